@@ -160,6 +160,20 @@ def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         one_file(tmp_path, work(1), years=(1900, 1901))
     with pytest.raises(UsageError, match="`field` chooses among records"):
         import_corpus([tmp_path / "a.xml"], field="Rice", workers=1)
+    write_records(tmp_path / "mixed" / "a.jsonl", [work(1)])
+    (tmp_path / "mixed" / "b.txt").write_text("no record")
+    with pytest.raises(InputError, match=r"none of the 1 records matches the settings; 1 more"):
+        import_corpus([tmp_path / "mixed"], years=(1900, 1901), workers=1)
+
+
+def test_what_a_choice_of_records_leaves_whole_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    works = write_records(tmp_path / "x.jsonl", [work(1), work(2) | {"publication_year": 1990}])
+    table = [{"id": "1", "title": "Rice", "abstract": "", "year": 1990}]
+    corpus = import_corpus([works], papers=table, years=(2000, 2025), workers=1)
+    assert len(papers(corpus)) == 2
+    assert "articles and tables are kept whole" in caplog.text
 
 
 def test_workers_and_an_interruption_change_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,12 @@ def test_auto_ends_with_a_verdict(plain_model: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(route_candidates, "KINDS", ("head", "expert"))
     result = se.fit(plain_model, make_rows(120), by=["topic", "method"], kind="auto", steps=2)
     assert [each["kind"] for each in result.tried] == ["head", "expert"]
+    weights = dict(se.load(plain_model).named_parameters())
+    mlp = [
+        each.numel() for name, each in weights.items() if re.search(r"(intermediate|\d\.output)\.dense", name)
+    ]
+    [token] = {each.shape[1] for name, each in weights.items() if "word_embeddings" in name}
+    assert result.tried[1]["bytes_per_route"] == 4 * (sum(mlp) + token)
     kept = "heads" if "experts are not better than heads" in result.verdict else "experts"
     seen = "with up to 16 training pairs per route and rate against 128"
     assert result.verdict.endswith(f", {seen}; {kept} are kept")

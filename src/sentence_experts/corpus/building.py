@@ -191,7 +191,7 @@ def build_corpus(
         if not parts.keys():  # there must be tables to read
             CorpusPart(len(sources.described), 0).write(parts)
         if complete:
-            with resolving(parts, sources.names, workers, memory) as resolved:
+            with resolving(parts, sources.described, workers, memory) as resolved:
                 write_stream(parts.folder / PAPERS, resolved.papers(), PAPERS_SCHEMA)
             found, additions = complete(parts.folder / PAPERS)
             sources.add(found)
@@ -219,7 +219,7 @@ def _write_corpus(
     shutil.rmtree(out / RECORDS, ignore_errors=True)
     rejections = _read_rejections(parts)
     tables = [PAPERS, CITATIONS, MENTIONS]
-    with resolving(parts, sources.names, workers, memory) as resolved:
+    with resolving(parts, sources.described, workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
@@ -280,9 +280,11 @@ def _make_empty_error(out: Path, sources: list[str], rejected: list[Rejection]) 
     if not rejected:
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")
     records = sum(rejection.records for rejection in rejected)
-    first = next((rejection for rejection in rejected if rejection.reason not in ("filtered", "xpac")), None)
-    if first is None:
-        return InputError(f"{where}: none of the {records:,} records matches the settings")
+    odd = [rejection for rejection in rejected if rejection.reason not in ("filtered", "xpac")]
+    if count := records - sum(rejection.records for rejection in odd):
+        more = f"; {records - count:,} more were set aside: {out / REJECTED}" if odd else ""
+        return InputError(f"{where}: none of the {count:,} records matches the settings{more}")
+    first = odd[0]
     named = "/".join(filter(None, [first.member, first.record])) or first.source
     return InputError(
         f"{where}: no article could be read; {records:,} were set aside, the first is {named} "

@@ -32,7 +32,7 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.corpus.formats.archives import Document, Source
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import CorpusPart, find_missing_groups, make_table
+from sentence_experts.corpus.parts import COMPLETING, CorpusPart, find_missing_groups, make_table
 from sentence_experts.corpus.sources.client import Client, Names
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
@@ -305,7 +305,7 @@ class FetchedPapers:
         for one, paper in self.source.papers(self.ids):
             digest.update(f"{one}\0{paper}\0".encode())
             count += 1
-        kind = "fetched" if self.whole else "completing"
+        kind = "fetched" if self.whole else COMPLETING
         return [{"name": "records", "kind": kind, "size": count, "sha256": digest.hexdigest()}]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
@@ -316,6 +316,6 @@ class FetchedPapers:
             for one, paper in group:
                 if self.whole:
                     part.add(paper, one)
-                else:  # lists of references stay as the other sources have them
-                    part.add(replace(paper, citations=(), cites_openalex=()), None)
+                else:  # references stay as the other sources have them, and no record is replaced
+                    part.add(replace(paper, citations=(), cites_openalex=(), version=None), None)
             part.write(parts)

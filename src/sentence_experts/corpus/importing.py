@@ -113,6 +113,10 @@ def gather_sources(
     if (config.field or config.years) and not (record_paths or among):
         name = "field" if config.field else "years"
         raise UsageError(f"`{name}` chooses among records of OpenAlex or exports; no source has any")
+    if (config.field or config.years) and (files or papers is not None):
+        logger.warning(
+            "field and years choose among records of OpenAlex and exports: articles and tables are kept whole"
+        )
     records = [CorpusRecords(CorpusFolder.open(path)) for path in corpora]
     extras: list[TableSource] = [*records]
     if record_paths or among:

@@ -51,6 +51,8 @@ STATED_MENTIONS = pa.schema([*_PLACE, ("reference", pa.int32()), *list(MENTIONS_
 STATED_BODIES = pa.schema([*_PLACE, ("position", pa.int32()), *list(BODIES_SCHEMA)[1:]])
 # Columns with few distinct values.
 _REPEATED = ["section_title", "section_kind", "topic", "subfield", "field", "journal", "licence", "kind"]
+COMPLETING = "completing"
+"""The kind of sources whose records only fill in what records of other sources lack."""
 PAPERS = ".papers.parquet"
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"

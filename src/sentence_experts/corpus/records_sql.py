@@ -116,7 +116,8 @@ REPLACED_RECORDS = """
 
 _PLACE = "source, member, record"
 
-# The best of several records of a work comes first. Works with one record, by far the most, are not sorted.
+# The best of several records of a work comes first, those that only complete others come last. Works with one
+# record, by far the most, are not sorted.
 _WORKS = f"""
     CREATE TABLE works AS
     WITH keyed AS (SELECT *, {_KEY} AS key FROM record_ids),
@@ -131,7 +132,7 @@ _WORKS = f"""
     SELECT *, 1::BIGINT AS place FROM keyed ANTI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
     UNION ALL
     SELECT k.*, row_number() OVER (PARTITION BY k.key ORDER BY
-        (p.references > 0) DESC, has_abstract DESC, is_only DESC, filled DESC, p.references DESC,
+        n.completes, (p.references > 0) DESC, has_abstract DESC, is_only DESC, filled DESC, p.references DESC,
         {_IN_ORDER})
     FROM rated p JOIN (
         SELECT keyed.* FROM keyed SEMI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from sentence_experts.config import memory_bytes
 from sentence_experts.corpus import records_sql
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import BODIES, MENTIONS, REFERENCES
+from sentence_experts.corpus.parts import BODIES, COMPLETING, MENTIONS, REFERENCES
 from sentence_experts.errors import InputError
 from sentence_experts.storage import PartStore
 
@@ -145,9 +145,9 @@ class Resolved:
 
 @contextmanager
 def resolving(
-    parts: PartStore, source_names: list[str], threads: int, memory: str | None = None
+    parts: PartStore, sources: Sequence[Mapping[str, Any]], threads: int, memory: str | None = None
 ) -> Iterator[Resolved]:
-    """Resolve parts; while this runs, their folder also holds the database's temporary files."""
+    """Resolve the parts of described sources; their folder also holds the database's temporary files."""
     scratch = parts.folder / SCRATCH
     limit = int(_SHARE_OF_DATABASE * memory_bytes(memory)) if memory else memory_bytes(_MEMORY)
     settings: Any = {
@@ -158,8 +158,11 @@ def resolving(
     }  # fmt: skip
     with duckdb.connect(":memory:", config=settings) as database:
         database.execute("SET enable_progress_bar = false")
-        database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR)")
-        database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
+        database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR, completes BOOLEAN)")
+        rows = [
+            (number, str(each["name"]), each["kind"] == COMPLETING) for number, each in enumerate(sources)
+        ]
+        database.executemany("INSERT INTO source_names VALUES (?, ?, ?)", rows)
         views = [("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)]
         has_bodies = bool(parts.keys(BODIES))
         for view, suffix in views + [("bodies", BODIES)] * has_bodies:

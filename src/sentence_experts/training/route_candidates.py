@@ -20,6 +20,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.label_similarity import MoreLikeThis, Vectors, mean_gain, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS
 from sentence_experts.models.pooling import make_pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.models.surgery.extend import extend
@@ -248,8 +249,10 @@ def fit_trained(
         finally:
             base.max_seq_length = longest
 
-    sizes = [sum(weight.numel() for weight in each.parameters()) for each in (model, base)]
-    owned, seen = (sizes[0] - sizes[1]) * 4 // len(routes), BATCH * config.steps // len(routes)
+    own = f"{ADAPTERS if kind == 'adapter' else EXPERTS}0."
+    sizes = [weight.numel() for name, weight in model.named_parameters() if own in name]
+    token = model.routed_model.get_input_embeddings().weight[0]  # type: ignore[attr-defined]
+    owned, seen = 4 * (sum(sizes) + token.numel()), BATCH * config.steps // len(routes)
     chosen = dict.fromkeys(routes, _describe(run.kept_step, best_rate))
     return Candidate(kind, model, vectors, base_vectors, chosen, owned, seen)
 

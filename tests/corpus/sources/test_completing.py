@@ -36,6 +36,7 @@ def record(number: int, abstract: str | None, **ids: str) -> dict[str, Any]:
     words = {word: [place] for place, word in enumerate((abstract or "").split())}
     return {
         "id": f"https://openalex.org/W{number}", "ids": ids, "title": f"Title {number}",
+        "publication_year": 1999, "updated_date": "2030-01-01",
         "abstract_inverted_index": words or None, "mesh": [{"descriptor_name": "Droughts"}],
     }  # fmt: skip
 
@@ -76,6 +77,8 @@ def test_what_lacks_an_abstract_is_completed_by_identifier(
     assert len(abstracts) == 6, "no paper is new"
     [twelve] = [paper for paper in papers(corpus) if paper["pmid"] == "12"]
     assert (twelve["title"], twelve["mesh"]) == ("Sleep and memory", ["Droughts"])
+    [eleven] = [paper for paper in papers(corpus) if paper["pmid"] == "11"]
+    assert (eleven["title"], eleven["year"], eleven["journal"]) == ("Roots in drought", 2019, "Rice")
     assert corpus.manifest["completed"] == {
         "from": "OpenAlex", "lacking": 5, "asked": 4, "found": 3, "completed": 2,
     }  # fmt: skip
@@ -117,6 +120,20 @@ def test_a_finished_corpus_is_completed_by_adding(
     assert len(world.asked) == asked + 2, "what still lacks one"
     assert by_title(add_to_corpus(added, **settings)) == by_title(added)
     assert len(world.asked) == asked + 2, "the answers are kept with the corpus"
+
+
+def test_a_record_of_openalex_that_is_completed_keeps_its_references(
+    world: Replay, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    stated = record(99, None, doi="10.1000/wheat") | {
+        "title": "Wheat", "updated_date": "2020-01-01", "referenced_works": ["https://openalex.org/W98"],
+    }  # fmt: skip
+    works = write_records(tmp_path / "x.jsonl", [stated, record(98, "Old.", doi="10.1000/old")])
+    world.openalex["openalex:W99"] = [record(99, "Ears grow.", doi="10.1000/wheat")]
+    corpus = import_corpus([works], tmp_path / "out", **settings)
+    [wheat] = [paper for paper in papers(corpus) if paper["doi"] == "10.1000/wheat"]
+    assert (wheat["title"], wheat["abstract"]) == ("Wheat", "Ears grow.")
+    assert corpus.manifest["counts"]["citations"] == 1
 
 
 @pytest.mark.realdata
