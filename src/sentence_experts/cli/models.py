@@ -203,8 +203,8 @@ def export(
         show(f"{out}: a graph{of_routes}, {exported.parameters:,} parameters")
         show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
         if exported.int8 is not None:
-            mean, least = exported.int8["mean_cosine"], exported.int8["min_cosine"]
-            show(f"  in 8 bits: cosine to full precision {mean:.4f} on average, at least {least:.4f}")
+            count, mean, least = (exported.int8[name] for name in ("texts", "mean_cosine", "min_cosine"))
+            show(f"  in 8 bits: cosine to full precision on {count:,} other texts {mean:.4f}, least {least:.4f}")
         show(f"use it: sentence-experts encode|search|serve {out} ..., or sentence_experts.load('{out}')")
         return
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")
