@@ -72,6 +72,16 @@ def test_every_step_calls_a_function_with_settings_that_it_takes(
             assert set(step.given) <= {*parameters, *config.model_fields}
 
 
+@pytest.mark.parametrize("name", ["hallee2024/mini_se", "hallee2025/se_domain", "mote/sem"])
+def test_each_model_of_one_route_is_trained_on_that_alone(name: str, tmp_path: Path) -> None:
+    experiment = plan(find_recipe(name), tmp_path)
+    # Beside a recipe of another file, whose model learns all routes.
+    trained = [
+        step.given["routes"] for step in experiment.steps if step.call == "train" and "routes" in step.given
+    ]
+    assert trained == [[route] for route in experiment.routes.values() for _ in range(experiment.seeds)]
+
+
 def test_all_rows_of_both_papers_have_a_recipe(tmp_path: Path) -> None:
     for paper in ("hallee2025", "hallee2024"):
         files = [file for file in SHIPPED if file.parent.name == paper]

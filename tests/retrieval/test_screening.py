@@ -142,7 +142,11 @@ def test_a_sample_tells_of_the_papers_that_are_still_there(
 
 
 def test_from_the_command_line(
-    corpus: Path, plain_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corpus: Path,
+    plain_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [f"{each['paper']},{'yes' if each['similar'] else 'no'}" for each in read_papers()]
     (tmp_path / "read.csv").write_text("\n".join(["paper,similar", *rows, "10.1/unknown,yes"]))
@@ -165,6 +169,16 @@ def test_from_the_command_line(
     status, _, error = run(capsys, *command)
     assert (status, "list.csv exists; give another --out" in error) == (1, True)
     assert (tmp_path / "list.csv").read_bytes() == kept
+
+    def work_beside_another(*given: object, **settings: object) -> object:
+        (tmp_path / "late.csv").write_text("of somebody else")
+        return screen(*given, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sentence_experts.cli.search.screen_corpus", work_beside_another)
+    status, _, error = run(capsys, *command[:-1], tmp_path / "late.csv")
+    assert (status, "late.csv exists; give another --out" in error) == (1, True)
+    assert (tmp_path / "late.csv").read_text() == "of somebody else"
+    monkeypatch.undo()
     command = (
         "screen",
         plain_model,

@@ -17,6 +17,7 @@ from sentence_experts.storage import (
     read_json,
     replacing,
     replacing_folder,
+    write_new_text,
 )
 
 
@@ -86,3 +87,19 @@ def test_an_array_on_the_disk_has_its_space(tmp_path: Path) -> None:
     array = allocate_npy(tmp_path / "a.npy", (1000, 32), "float32")
     assert (array.shape, array.dtype) == ((1000, 32), "float32")
     assert (tmp_path / "a.npy").stat().st_blocks * 512 >= array.nbytes
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_new_file_takes_no_place_that_is_taken(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no links")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "list.csv"
+    write_new_text(path, "one")
+    with pytest.raises(FileExistsError):
+        write_new_text(path, "two")
+    assert (path.read_text(), os.listdir(tmp_path)) == ("one", ["list.csv"])

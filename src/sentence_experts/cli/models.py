@@ -204,7 +204,8 @@ def export(
         show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
         if exported.int8 is not None:
             count, mean, least = (exported.int8[name] for name in ("texts", "mean_cosine", "min_cosine"))
-            show(f"  in 8 bits: cosine to full precision on {count:,} other texts {mean:.4f}, least {least:.4f}")
+            cosine = f"{mean:.4f} on average, {least:.4f} at least"
+            show(f"  in 8 bits: cosine to full precision on {count:,} other texts {cosine}")
         show(f"use it: sentence-experts encode|search|serve {out} ..., or sentence_experts.load('{out}')")
         return
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")

@@ -21,7 +21,7 @@ from sentence_experts.retrieval.search import search as search_corpus
 from sentence_experts.retrieval.teach import TeachConfig
 from sentence_experts.retrieval.teach import teach as teach_route
 from sentence_experts.serve.config import ServeConfig
-from sentence_experts.storage import write_text
+from sentence_experts.storage import write_new_text
 
 
 def build(
@@ -110,10 +110,14 @@ def screen(
     from sentence_experts.retrieval.citation_export import export_papers
 
     check_there(examples)
-    if out.exists():  # it may hold marks
-        raise InputError(f"{out} exists; give another `out`")
+    there = InputError(f"{out} exists; give another `out`")  # it may hold marks
+    if out.exists():
+        raise there
     result = screen_corpus(model, corpus, examples, config, load_config=load_config)
-    write_text(out, export_papers(result.papers, "csv"))
+    try:
+        write_new_text(out, export_papers(result.papers, "csv"))
+    except FileExistsError:
+        raise there from None
     show(result.verdict)
     if result.missing:
         note(f"{result.missing:,} of the papers are not in the corpus")

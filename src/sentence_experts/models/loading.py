@@ -15,6 +15,7 @@ from pydantic import Field
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
+from sentence_experts.models.layers.weight_files import EXPERT_FILES
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.released import is_released
 from sentence_experts.models.sources import (
@@ -136,7 +137,7 @@ def _load_files(source: str, config: LoadConfig) -> SentenceTransformer:
     cached = commit = None
     if is_folder := Path(place).exists():
         config.refuse(["revision"], f"{name} is a folder")
-        check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
+        check_unchanged(Path(place), but=EXPERT_FILES if config.partial else "")
     else:
         cached = check_hub(place, config.revision)
     is_graph = (Path(place) / GRAPH_FILE).is_file()

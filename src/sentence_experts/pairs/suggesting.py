@@ -17,7 +17,7 @@ from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.config import SuggestDomainsConfig
 from sentence_experts.pairs.domains import COLUMNS, descriptor_of, values_of
 from sentence_experts.progress import announce
-from sentence_experts.storage import write_text
+from sentence_experts.storage import write_new_text, write_text
 
 _TRIED_PER_DOMAIN = 4  # number of values of a column that are tried for each domain
 # Maximum share of the papers with a value: one that most papers have separates nothing.
@@ -59,8 +59,9 @@ def suggest_domains(
         {'domains': {'sleep': {'subjects': ['Sleep']}, 'rice': {'subjects': ['Rice']}}}
     """
     config = SuggestDomainsConfig.of(config, **settings)
+    there = InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
     if out is not None and Path(out).exists() and not overwrite:
-        raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
+        raise there
     folder = CorpusFolder.of(corpus)
     tried = {by: _choose(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
     by = max(tried, key=lambda key: sum(tried[key].values()))
@@ -78,7 +79,10 @@ def suggest_domains(
         written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
         lines.append(f"  {name}: {written}  # {count:,} papers, without those of the domains above")
     if out is not None:
-        write_text(Path(out), "\n".join(lines) + "\n")
+        try:
+            (write_text if overwrite else write_new_text)(Path(out), "\n".join(lines) + "\n")
+        except FileExistsError:
+            raise there from None
     return {"domains": rules}
 
 

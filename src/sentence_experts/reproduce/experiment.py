@@ -222,8 +222,9 @@ class Experiment(ABC):
             label = run.name.replace(DOMAIN, here) if DOMAIN in run.name else f"{run.name} {here}"
         model = base if run.extend is None else self._extend(base, here, run.extend, label)
         runs = [self._run_folder(label, seed) for seed in range(self.seeds)]
+        alone = {} if here is None else {"routes": [here]}
         for seed, out in enumerate(runs):
-            self.add("train", {**settings, "seed": seed}, model=model, data=self.folder, out=out)
+            self.add("train", {**settings, **alone, "seed": seed}, model=model, data=self.folder, out=out)
         name, alone_on = run.name.replace(DOMAIN, route or ""), None if DOMAIN in run.name else route
         sources = tuple(str(out / "model") for out in runs)
         return Model(label, name, sources, alone_on, run, other_base=other_base)

@@ -29,6 +29,7 @@ from sentence_experts.storage.files import (
     temporary_folder,
     update_json,
     write_json,
+    write_new_text,
     write_npy,
     write_parquet,
     write_stream,
@@ -55,5 +56,5 @@ __all__ = [
     "output", "read_checked_record", "read_json", "read_record", "record_of", "remove_leftovers",
     "replacing", "replacing_folder",
     "sha256_file", "sha256_settings", "sha256_text", "sha256_unchanging", "temporary_folder", "update_json",
-    "write_json", "write_npy", "write_parquet", "write_stream", "write_text",
+    "write_json", "write_new_text", "write_npy", "write_parquet", "write_stream", "write_text",
 ]  # fmt: skip

@@ -183,6 +183,27 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_new_text(path: Path, text: str) -> None:
+    """Write UTF-8 text to a file that is not there yet, whole or not at all.
+
+    Raises:
+        FileExistsError: it is there, perhaps since a moment ago.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_beside(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a disk without links
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(text)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: Any, sort: bool = True) -> None:
     """Write JSON, by default with sorted keys, so that equal values give equal bytes."""
     write_text(path, json.dumps(value, indent=1, sort_keys=sort, ensure_ascii=False) + "\n")

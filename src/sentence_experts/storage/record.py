@@ -153,14 +153,15 @@ def describe_difference(name: str, before: Mapping[str, Any]) -> str:
 # ---- reading what was written ----------------------------------------------------------------------
 
 
-def check_unchanged(path: Path, but: str = "") -> None:
+def check_unchanged(path: Path, only: str = "*", but: str = "") -> None:
     """Refuse to read what was damaged, or edited, since it was written.
 
     Weights of 1 GiB and more are not hashed.
 
     Args:
         path: an output, or a folder inside one.
-        but: a pattern of the files in it that are not read.
+        only: a pattern of the files in it that are read.
+        but: a pattern of those among them that are not.
 
     Raises:
         InputError: a file of a finished output is missing or not as its record says; a run is unfinished; its
@@ -178,7 +179,9 @@ def check_unchanged(path: Path, but: str = "") -> None:
         read = {
             name: digest
             for name, digest in (record["files"] or {}).items()
-            if name.startswith(prefix) and not fnmatch(name.removeprefix(prefix), but)
+            if name.startswith(prefix)
+            and fnmatch(name.removeprefix(prefix), only)
+            and not fnmatch(name.removeprefix(prefix), but)
         }
         if (changed := find_changed_file(file.parent, read, _is_unchanged)) is not None:
             raise InputError(f"{changed}: make it again, or remove {file} if you changed it yourself")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,19 @@ def test_unneeded_weights_are_not_read(folder: Path, texts: list[str]) -> None:
     (folder / "model.safetensors.index.json").unlink()
     part = sentence_experts.load(folder, device="cpu", routes=["cluster"])
     assert np.array_equal(part.encode(texts, prompt_name="cluster"), expected)
+
+
+@pytest.mark.parametrize("family", ["bert"], indirect=True)
+@pytest.mark.parametrize("settings", [{"routes": ["query"]}, {"max_resident_experts": 1}])
+def test_a_damaged_expert_is_refused_when_it_is_needed(folder: Path, settings: dict[str, Any]) -> None:
+    file = folder / "model-expert-000.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 0x80  # the sign of a weight
+    file.write_bytes(data)
+    with pytest.raises(InputError, match=r"model-expert-000.safetensors has changed since it was written"):
+        sentence_experts.load(folder, device="cpu", **settings).encode("lungs", prompt_name="query")
+    other = sentence_experts.load(folder, device="cpu", max_resident_experts=1)
+    other.encode("lungs", prompt_name="document")
 
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)

@@ -11,12 +11,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, brief
 from sentence_experts.models.layers.weight_names import expert_of, owner_of
-from sentence_experts.storage import FileState, file_state, read_json, replacing, temporary_folder, write_json
+from sentence_experts.storage import (
+    FileState,
+    check_unchanged,
+    file_state,
+    read_json,
+    replacing,
+    temporary_folder,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,12 +95,14 @@ class WeightFiles:
         options: options of a hub model (`LoadConfig.hub`).
         of_key: name of a weight -> name of its file.
         states: path -> state when the model was loaded, or the file first read.
+        checked: files of experts whose hash was compared with that of the folder's record.
     """
 
     source: str
     options: dict[str, Any] = field(default_factory=dict)
     of_key: Mapping[str, str] = field(default_factory=dict)
     states: dict[str, FileState] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
@@ -162,6 +173,14 @@ class WeightFiles:
             state = None
         if path is None or state is None or self.states.setdefault(path, state) != state:
             raise _make_change_error(path or name)
+        # Loading leaves the experts' files alone, so each is checked when it is read first.
+        if (
+            name not in self.checked
+            and fnmatch(name, EXPERT_FILES)
+            and (folder := Path(self.source)).is_dir()
+        ):
+            check_unchanged(folder, only=name)
+            self.checked.add(name)
         return path
 
 
