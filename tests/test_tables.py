@@ -101,6 +101,23 @@ def test_missing_values_of_pandas_are_empty():
     assert TextTable(frame, "number").texts() == ["1.5", "", "2"]
 
 
+def test_nan_in_rows_and_columns_of_python_is_no_value() -> None:
+    rows = [{"text": "a", "number": 1}, {"text": float("nan"), "number": float("nan")}]
+    for table in (rows, {name: [row[name] for row in rows] for name in rows[0]}):
+        assert to_arrow(table).to_pylist() == [{"text": "a", "number": 1}, {"text": None, "number": None}]
+    with pytest.raises(InputError, match="column 'text' mixes values that fit no column: str, int"):
+        to_arrow([{"id": 1, "text": "a"}, {"id": 2, "text": 2}])
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_csv_with_the_separator_of_other_countries(sign: str, tmp_path: Path) -> None:
+    lines = [f"id{sign}title", f'1{sign}"Rice, {sign} roots"', f"2{sign}Sleep"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    assert list(read_rows(tmp_path / "a.csv")) == [
+        {"id": "1", "title": f"Rice, {sign} roots"}, {"id": "2", "title": "Sleep"},
+    ]  # fmt: skip
+
+
 LATIN = [
     ("a.csv", "id,title\n1,plain\n2,café\n"),
     ("a.tsv", "id\ttitle\n1\tplain\n2\tcafé\n"),

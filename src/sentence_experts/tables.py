@@ -178,7 +178,10 @@ def to_arrow(data: Table) -> pa.Table:
             return pa.Table.from_pandas(data, preserve_index=False)
         if library == "datasets":
             return pa.table(data.with_format("arrow")[:])
-        if isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__"):
+        if isinstance(data, Mapping):
+            columns = data.items()
+            return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
+        if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             texts = isinstance(next(iter(data), ""), str)
@@ -189,11 +192,20 @@ def to_arrow(data: Table) -> pa.Table:
             if texts:
                 return pa.table({TEXT: pa.array(data, pa.string())})
             names = dict.fromkeys(itertools.chain(*data))
-            return pa.table({name: [row.get(name) for row in data] for name in names})
+            return pa.table({name: _to_column(name, [row.get(name) for row in data]) for name in names})
     except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
+
+
+def _to_column(name: str, values: list[Any]) -> pa.Array:
+    """Return a column of a list of rows; NaN, as in rows of pandas, is None."""
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        kinds = dict.fromkeys(type(value).__name__ for value in values if value is not None)
+        raise InputError(f"column {name!r} mixes values that fit no column: {', '.join(kinds)}") from error
 
 
 def _distinct(names: Sequence[str], where: Path | str) -> list[str]:
@@ -307,8 +319,15 @@ def _json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
 def _read_delimited(
     path: Path | str, lines: Iterator[str], delimiter: str
 ) -> tuple[list[str], Iterator[Row | BadRowError]]:
-    """Return the header of CSV or TSV, and its rows."""
+    """Return the header of CSV or TSV, and its rows.
+
+    A header of CSV without a comma may be of a country that writes numbers with one: semicolons separate.
+    """
     csv.field_size_limit(_MAX_LINE)
+    first = next(lines, None)
+    lines = itertools.chain(() if first is None else (first,), lines)
+    if first and delimiter == "," and "," not in first:
+        delimiter = next((sign for sign in ";\t" if sign in first), delimiter)
     # Strict: otherwise a quote that is never closed swallows the rows after it.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:

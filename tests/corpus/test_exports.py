@@ -212,6 +212,12 @@ def test_bibtex_as_other_programs_write_it(tmp_path: Path) -> None:
     assert [found["Two"][name] for name in ("journal", "volume", "year")] == ["Proc. It", "7", 2001]
 
 
+def test_numbers_of_dblp_are_no_names(tmp_path: Path) -> None:
+    text = "@article{x, title={One}, author={Wei Wang 0001 and Aidan N. Gomez 0002 and Li 0003}}"
+    (paper,) = papers(imported(tmp_path, "x.bib", text))
+    assert paper["authors"][:2] == ["Wang, Wei", "Gomez, Aidan N."]
+
+
 def test_a_notice_in_medline_marks_its_paper(tmp_path: Path) -> None:
     text = (
         "PMID- 403\nTI  - Rice.\nAID - 10.1/r3 [doi]\nSO  - J. 2001.\n\nPMID- 499\nTI  - Retraction: Rice.\n"

@@ -11,6 +11,7 @@ class PlantedEmbedder:
     """Takes states from `read(prompt, texts)`, and vectors from `combine(states, part)`."""
 
     alpha = 1.0
+    fitted = None
 
     def __init__(
         self,

@@ -40,7 +40,13 @@ from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
 from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
-from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
+from sentence_experts.corpus.parts import (
+    COMPLETING,
+    CorpusPart,
+    open_parts,
+    read_rejections,
+    write_rejections,
+)
 from sentence_experts.corpus.records import RECORDS, write_records
 from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.corpus.workers import number_of_workers
@@ -130,8 +136,8 @@ class Sources:
 
     @property
     def names(self) -> list[str]:
-        """The name of each source."""
-        return [str(source["name"]) for source in self.described]
+        """The name of each source that was given."""
+        return [str(source["name"]) for source in self.described if source["kind"] != COMPLETING]
 
     def hash_request(self) -> str:
         """Return a hash of what decides the corpus."""

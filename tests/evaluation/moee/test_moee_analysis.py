@@ -50,6 +50,15 @@ def found() -> dict:
     )
 
 
+def test_fitted_standard_scores_belong_to_one_prompt() -> None:
+    embedder = PlantedEmbedder(read)
+    embedder.fitted, embedder.settings = object(), {"prompt": "plain"}
+    with pytest.raises(UsageError, match="fitted under the prompt 'plain'"):
+        analyse_states(embedder, DATASETS, prompts=["plain", "noise"], clusters=2, bootstrap=0)
+    found = analyse_states(embedder, DATASETS, clusters=2, bootstrap=0)
+    assert {row["prompt"] for row in found["correlations"]} == {"plain"}
+
+
 def value(found: dict, **wanted: str) -> dict:
     rows = [row for row in found["correlations"] if all(row[key] == one for key, one in wanted.items())]
     assert len(rows) == 1

@@ -29,6 +29,7 @@ _MAX_DEPTH = 200
 _MAX_UNCLOSED = 50  # each is looked for to the end of the file
 # In identifiers and addresses, where other backslashes are of paths.
 _ESCAPED = re.compile(r"\$\\?([<>_])\$|\\([&%$#_{}~])|\$?\\(backslash|text[a-z]+)(?:\{\}|\$|[ \t]+)?|[{}]")
+_HOMONYM = re.compile(r"0\d{3}")  # DBLP's number of one of several people with a name
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
 _TEXTS = frozenset({
@@ -208,6 +209,8 @@ def _name(words: list[str]) -> str:
         return _join_stated(dict(_ungroup(part).split("=", 1) for part in stated))
     parts = [part.split(" ") for part in stated] if "," in words else [words]
     if len(parts) == 1:
+        if len(words) > 2 and _HOMONYM.fullmatch(words[-1]):
+            words = words[:-1]
         is_group = len(words) == 1 and words[0].startswith(GROUP[0])
         return _ungroup(words[0]) if is_group else invert_name(list(map(_ungroup, words)))
     family, *middle, given = (_ungroup(" ".join(part)) for part in parts)

@@ -85,7 +85,7 @@ def analyse(
 
     Args:
         model: an embedder, its folder, or a mixture-of-experts language model. Its prompt does not matter:
-            `prompts` are compared.
+            `prompts` are compared; but one with fitted standard scores has them for its own prompt alone.
         pairs: a file of rated pairs for each dataset; the texts of the first are clustered.
         config: the settings; those given by name come before it.
         out: folder for analysis.json and the states of the texts, which are then not computed again.
@@ -143,7 +143,13 @@ def analyse_states(
         UsageError: no dataset, or two datasets or prompts with the same name.
     """
     chosen = AnalyseConfig.of(config, **settings)
-    prompts = chosen.prompts or list(PROMPTS)
+    own = [] if embedder.fitted is None else [embedder.settings["prompt"]]
+    prompts = chosen.prompts or own or list(PROMPTS)
+    if own and prompts != own:
+        raise UsageError(
+            f"`prompts`: the standard scores of this embedder were fitted under the prompt {own[0]!r}, and "
+            "fit no other one: give that alone, or an embedder that was made without `calibrate`"
+        )
     names = [each.name for each in datasets]
     for what, given in (("dataset", names), ("prompt", prompts)):
         if not given or len(set(given)) < len(given):
