@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sentence_experts
@@ -143,6 +144,16 @@ def test_facts_citations_and_values(searcher):
     assert searcher.papers.values("year") == {"2012": 1, "2015": 1, "2020": 1, "2021": 1}
     assert searcher.papers.values("type", [3]) == {"Review": 1}
     assert searcher.papers.values("domain") == {"Brain": 1}
+
+
+def test_citations_that_were_changed_are_refused(tmp_path: Path) -> None:
+    rows = [{"id": each, "title": f"Paper {each}", "abstract": ""} for each in "ab"]
+    corpus = import_corpus(papers=rows, citations=[{"citing": "a", "cited": "b"}], out=tmp_path / "corpus")
+    assert Papers(corpus).citations([0, 1]) == [(0, 1)]
+    table = pq.read_table(corpus.citations)
+    write_parquet(corpus.citations, table.slice(0, 0))
+    with pytest.raises(InputError, match=r"citations.parquet has changed since it was written"):
+        Papers(CorpusFolder.open(tmp_path / "corpus")).citations([0, 1])
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

@@ -39,7 +39,6 @@ from sentence_experts.corpus.corpus_folder import (
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
-from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
 from sentence_experts.corpus.parts import (
     COMPLETING,
     CorpusPart,
@@ -47,6 +46,7 @@ from sentence_experts.corpus.parts import (
     read_rejections,
     write_rejections,
 )
+from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
 from sentence_experts.corpus.records import RECORDS, write_records
 from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.corpus.workers import number_of_workers

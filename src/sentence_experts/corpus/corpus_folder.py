@@ -238,11 +238,18 @@ class CorpusFolder:
             InputError: a table has changed since it was written.
         """
         names = {PAPERS, CITATIONS, *filter(self._optional, (MENTIONS, BODIES, DOMAINS))}
-        hashes = {name: sha256_file(self.path / name) for name in sorted(names)}
-        for name, digest in hashes.items():
-            if self.hashes.get(name, digest) != digest:
-                raise self.describe_change(name)
-        return sha256_text(*(f"{name}={digest}" for name, digest in hashes.items()))
+        return sha256_text(*(f"{name}={self.hash_table(name)}" for name in sorted(names)))
+
+    def hash_table(self, name: str) -> str:
+        """Return the hash of a table.
+
+        Raises:
+            InputError: it has changed since it was written.
+        """
+        digest = sha256_file(self.path / name)
+        if self.hashes.get(name, digest) != digest:
+            raise self.describe_change(name)
+        return digest
 
     def describe_change(self, name: str) -> InputError:
         """Return the error of a table that is not as the manifest says: replaced meanwhile, or damaged."""
