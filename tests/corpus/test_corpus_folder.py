@@ -91,3 +91,13 @@ def test_pairs_of_exchanged_tables_are_refused(tmp_path: Path) -> None:
 def test_label_says_if_papers_are_simulated(tmp_path: Path, doi: str, label: str) -> None:
     corpus = import_corpus(out=tmp_path / "seen", papers=[{"id": "1", "doi": doi, "title": "Sleep"}])
     assert corpus.label == label
+
+
+def test_tables_that_were_changed_are_refused(tmp_path: Path) -> None:
+    rows = [{"id": each, "title": f"Rice {each}", "abstract": "", "subjects": "Rice"} for each in "ab"]
+    corpus = import_corpus(papers=rows, out=tmp_path / "corpus", workers=1)
+    assert corpus.count_values("subjects") == {"Rice": 2}
+    pq.write_table(pq.read_table(corpus.papers).slice(1), corpus.papers)
+    for read in (corpus.to_pandas, lambda: corpus.count_values("subjects")):
+        with pytest.raises(InputError, match=r"papers\.parquet has changed since it was written"):
+            read()

@@ -274,6 +274,7 @@ class CorpusFolder:
 
         Raises:
             UsageError: no such column.
+            InputError: the table has changed since it was written.
 
         Example:
             >>> from sentence_experts import import_corpus
@@ -293,6 +294,8 @@ class CorpusFolder:
         ), spelled AS (SELECT value, count(*) AS times FROM listed GROUP BY value)
         SELECT first(value ORDER BY times DESC, value) AS most, count(DISTINCT paper_id) AS papers
         FROM listed JOIN spelled USING (value) GROUP BY lower(value) ORDER BY papers DESC, most LIMIT ?"""
+        if self.hashes:
+            self.hash_table(PAPERS)
         with _name_damaged_file(self.papers), duckdb.connect() as database:
             rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
         return {str(value): int(papers) for value, papers in rows}
@@ -302,11 +305,13 @@ class CorpusFolder:
         fetched, "domains" or "provenance".
 
         Raises:
-            InputError: the corpus has no such table.
+            InputError: the corpus has no such table, or it has changed since it was written.
         """
         file = self.path / f"{table}.parquet"
         if not file.is_file():
             raise InputError(f"{self.path} has no table {table!r}")
+        if self.hashes:
+            self.hash_table(file.name)
         with _name_damaged_file(file):
             frame: pd.DataFrame = pq.read_table(file).to_pandas()
         return frame

@@ -83,6 +83,7 @@ class TokenizeRequest(Options):
 
     inputs: Texts
     add_special_tokens: bool = True
+    truncate: bool | None = Field(None, description="Without effect: all tokens are returned")
 
 
 @router.post("/embed", openapi_extra=body_of(EmbedRequest))
@@ -102,7 +103,7 @@ async def similarity(request: Request) -> Response:
 @router.post("/tokenize", openapi_extra=body_of(TokenizeRequest))
 @router.post("/models/{model:path}/tokenize", include_in_schema=False)
 async def tokenize(request: Request) -> Response:
-    """Return the tokens of texts as the model reads them, with the tokens of the route."""
+    """Return all tokens of texts, with those of the route; the model reads the first `max_input_length`."""
     engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, TokenizeRequest)
     served, in_name = _model(request, body.model)
