@@ -464,3 +464,16 @@ def test_a_file_that_failed_before_anything_was_kept_leaves_no_trace(tmp_path: P
         with pytest.raises(InputError, match="cannot"):
             _fail(tmp_path / "v", number)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_output_that_wrote_only_empty_folders_can_be_begun_again(tmp_path: Path) -> None:
+    def begin() -> None:
+        with output(tmp_path / "run", "training run", names=("model", "checkpoints"), grows=True) as place:
+            assert place.begin({"steps": 1}) == "new"
+            (place.path / "checkpoints").mkdir()
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            begin()
+    assert not (tmp_path / "run").exists()

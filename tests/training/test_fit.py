@@ -309,6 +309,32 @@ def test_a_rank_over_the_width_is_any_rank(plain_model: Path) -> None:
     assert first == second
 
 
+def test_an_interrupted_fit_continues_with_its_runs(
+    plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_experts.training import run
+
+    options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 4}
+    rows, trained = make_rows(120), []
+    whole = se.fit(plain_model, rows, out=tmp_path / "whole", **options)
+    train_one = run._train
+
+    def interrupted(*given: Any) -> None:
+        trained.append(given)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        train_one(*given)
+
+    monkeypatch.setattr(run, "_train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        se.fit(plain_model, rows, out=tmp_path / "out", **options)
+    result = se.fit(plain_model, rows, out=tmp_path / "out", **options)
+    assert len(trained) == 3, "the first of two learning rates is not trained again"
+    weights = result.model.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in whole.model.state_dict().items())
+    assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"whole", "out"}
+
+
 def test_an_interrupted_fit_continues_with_its_vectors(
     plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,6 +238,8 @@ class Output:
         record = read_record(self._file) if self.grows else None
         if record and record["files"] is None and not files_under(self._home, self.names):
             self._file.unlink()
+            for name in self.names:  # folders without a file
+                remove(self._home / name)
             if not any(os.scandir(self.path)):
                 self.path.rmdir()
 

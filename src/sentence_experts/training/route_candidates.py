@@ -103,7 +103,7 @@ def choose_kind(
 ) -> tuple[Candidate, list[Candidate], str]:
     """Learn routes of the wanted kind; for `auto` of one kind after the other, while the next is better.
 
-    Vectors of the base are kept in the folder `cache`, from which an interrupted call continues.
+    Vectors of the base and runs are kept in the folder `cache`, from which an interrupted call continues.
 
     Returns:
         (the chosen candidate, all that were tried, a sentence on the choice).
@@ -123,7 +123,7 @@ def choose_kind(
         if kind == HEAD:
             candidate = fit_heads(base, data, routes, config, cache)
         else:
-            candidate = fit_trained(kind, base, data, routes, config)
+            candidate = fit_trained(kind, base, data, routes, config, cache)
         candidate.measure(data)
         candidate.seconds = time.perf_counter() - began
         tried.append(candidate)
@@ -212,9 +212,17 @@ def _describe(steps: int, rate: float | None, untrained: str = "not trained") ->
 
 
 def fit_trained(
-    kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+    kind: str,
+    base: SentenceTransformer,
+    data: LabelledTexts,
+    routes: list[str],
+    config: FitConfig,
+    cache: Path | None = None,
 ) -> Candidate:
-    """Train routes that lie within the blocks, on pairs of alike texts; the better of two learning rates."""
+    """Train routes that lie within the blocks, on pairs of alike texts; the better of two learning rates.
+
+    The runs are kept in the folder `cache`, from which an interrupted call continues.
+    """
     pairs = label_pairs(data, routes, config)
     runs = {}
     options: dict[str, Any] = {"rank": config.rank} if kind == "adapter" else {}
@@ -223,6 +231,7 @@ def fit_trained(
             runs[rate] = train(
                 extend(base, routes=routes, kind=kind, **options),  # type: ignore[call-overload]
                 pairs,
+                out=cache and cache / f"{kind}-{rate:g}",
                 learning_rate=rate,
                 batch_size=BATCH,
                 max_steps=config.steps,
