@@ -212,6 +212,24 @@ def test_bibtex_as_other_programs_write_it(tmp_path: Path) -> None:
     assert [found["Two"][name] for name in ("journal", "volume", "year")] == ["Proc. It", "7", 2001]
 
 
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ("Doe.pdf:/home/me/Doe.pdf:application/pdf", "/home/me/Doe.pdf"),
+        (
+            "A.pdf:files/1/Doe.pdf:application/pdf;D.html:files/2/D.html:text/html",
+            "files/1/Doe.pdf",
+        ),
+        (r":C\:\\lib\\Doe.pdf:PDF", r"C:\lib\Doe.pdf"),
+        ("/home/me/Doe.pdf", "/home/me/Doe.pdf"),
+        ("a.pdf; b.pdf", "a.pdf"),
+    ],
+)
+def test_the_path_of_an_attachment(field: str, path: str, tmp_path: Path) -> None:
+    (paper,) = papers(imported(tmp_path, "x.bib", f"@article{{x, title={{One}}, file={{{field}}}}}"))
+    assert paper["file"] == path
+
+
 def test_numbers_of_dblp_are_no_names(tmp_path: Path) -> None:
     text = "@article{x, title={One}, author={Wei Wang 0001 and Aidan N. Gomez 0002 and Li 0003}}"
     (paper,) = papers(imported(tmp_path, "x.bib", text))
@@ -374,6 +392,11 @@ def test_latex() -> None:
             r"\begin{equation*}\begin{array}{cc} a & b \\[2pt] c \end{array}\end{equation*} $\ket{\psi}$",
             "a b c |ψ⟩",
         ),
+        (
+            r"\og mot \fg{}, \glqq Wort\grqq{}, B\polhk ak, \isotope[13]{C}, $\dddot{x}\xrightarrow{f}y$",
+            "« mot », „Wort“, Bąk, 13C, x\u20db→fy",
+        ),
+        (r"$\hat{\imath}$, $\vec\jmath$, \numrange{1}{5}, \ion{C}{iv}", "î, j⃗, 1–5, C iv"),
         (r"a & b 50% x_1 \$5 \mbox{d'' $\|x\|$} {$\rm CP$} \ce{H_2O}", "a & b 50% x_1 $5 d” ‖x‖ CP H2O"),
     ],
 )

@@ -162,6 +162,7 @@ def test_from_the_command_line(
     status, out, error = run(capsys, *command, "--sample", 5)
     assert (status, "12 papers read, 8 of them relevant" in out) == (0, True), error
     assert "1 of the papers are not in the corpus" in error
+    assert "marked yes and no" not in error
     listed = list(csv.DictReader((tmp_path / "list.csv").open()))
     assert [row["rank"] for row in listed[:5]] == list("12345")
     assert [row["sampled"] for row in listed].count("yes") == 5
@@ -191,3 +192,11 @@ def test_from_the_command_line(
     status, out, error = run(capsys, *command)
     assert (status, "12 papers read, 8 of them relevant" in out) == (0, True), error
     assert sentence_experts.screen is screen
+
+
+def test_a_paper_with_both_marks_is_named(
+    corpus: Path, plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = read_papers()
+    screen(plain_model, corpus, [*read, read[0] | {"similar": not read[0]["similar"]}])
+    assert f"1 papers are marked yes and no, such as {read[0]['paper']}: the last mark counts" in caplog.text

@@ -99,7 +99,9 @@ class PairsExperiment(Experiment):
         if figure.domain == ALL_DOMAINS:
             view = view[view_of(figure, self.published)]
         else:
-            view = view["domains"][self.routes.get(str(figure.domain))]
+            view = view["domains"].get(self.routes.get(str(figure.domain)))
+        if view is None:  # no pair of the domain was measured
+            return Found(model)
         ends = view["intervals"].get(figure.metric)
         return Found(model, view["metrics"][figure.metric], (ends["low"], ends["high"]) if ends else None)
 

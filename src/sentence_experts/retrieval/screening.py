@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from sentence_experts.retrieval.taught_routes import gather
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table
+
+logger = logging.getLogger(__name__)
 
 
 class ScreenConfig(PaperTexts):
@@ -138,6 +141,12 @@ def screen(
     config = ScreenConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
     marks, sample = read_marks(examples)
+    if both := {mark.paper for mark in marks if mark.similar} & {
+        mark.paper for mark in marks if not mark.similar
+    }:
+        logger.warning(
+            f"{len(both):,} papers are marked yes and no, such as {min(both)}: the last mark counts"
+        )
     searcher = Searcher.open(model, opened, config, load_config)
     (on,) = searcher.blend(config.on).routes
     return order_papers(searcher, on, marks, sample, config.sample)

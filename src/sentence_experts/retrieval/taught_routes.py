@@ -173,7 +173,9 @@ def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> tuple[
     similar = np.array([mark.similar for _, mark, _ in found], bool)
     for count, kind in ((similar.sum(), "similar"), ((~similar).sum(), "not similar")):
         if count < MIN_EACH:
-            raise UsageError(f"mark at least {MIN_EACH} papers as {kind}; there are {count}")
+            gone = rows.count(None)
+            more = f", without the {gone} that the corpus does not have" if gone else ""
+            raise UsageError(f"mark at least {MIN_EACH} papers as {kind}; there are {count}{more}")
     blend, means = Blend((on,)), np.zeros((len(anchors), vectors.dimension), np.float32)
     texts = [place for place, (query, _) in enumerate(anchors) if query is not None]
     if texts:

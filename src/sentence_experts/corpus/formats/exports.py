@@ -198,8 +198,13 @@ def _find_work(text: str) -> Citation:
 
 
 def _find_pdf(texts: Iterable[str]) -> str | None:
-    """Return the path of the first PDF in fields of attachments."""
-    paths = (re.sub(r"\\([:;\\])", r"\1", match[1]) for text in texts for match in _PDF.finditer(text))
+    """Return the path of the first PDF in fields of attachments.
+
+    The name of an attachment, before its path, can end as the path does.
+    """
+    attachments = (each for text in texts for each in re.split(r"(?<!\\);", text))
+    found = (list(_PDF.finditer(each)) for each in attachments)
+    paths = (re.sub(r"\\([:;\\])", r"\1", matches[-1][1]) for matches in found if matches)
     return next((path.strip() for path in paths if "://" not in path), None)
 
 

@@ -31,7 +31,15 @@ _SYMBOLS = {
     "angstrom": "Å", "permil": "‰", "hyp": "-", "lvert": "|", "rvert": "|", "lVert": "‖", "rVert": "‖",
     "quad": " ", "qquad": " ", "enskip": " ", "enspace": " ", "thinspace": " ", "nobreakspace": " ",
     "space": " ", "colon": ":", "vert": "|", "Vert": "‖", "mid": "|", "bmod": " mod ", "pmod": " mod ",
-    "limsup": "lim sup", "liminf": "lim inf",
+    "limsup": "lim sup", "liminf": "lim inf", "SS": "SS", "guillemetleft": "«", "guillemetright": "»",
+    "lhd": "◁", "rhd": "▷", "models": "⊨", "gets": "←", "leadsto": "⇝", "impliedby": "⇐", "Box": "□",
+    "Diamond": "◇", "triangle": "△", "clubsuit": "♣", "diamondsuit": "♢", "heartsuit": "♡", "spadesuit": "♠",
+    "bigstar": "★", "checkmark": "✓", "maltese": "✠", "bigsqcup": "⨆", "bigodot": "⨀", "biguplus": "⨄",
+    "ggg": "⋙", "ncong": "≇", "nsim": "≁", "thickapprox": "≈", "thicksim": "~", "varpropto": "∝",
+    "vDash": "⊨", "medspace": " ", "thickspace": " ", "og": "« ", "fg": " »", "glqq": "„", "grqq": "“",
+    "flqq": "«", "frqq": "»", "glq": "‚", "grq": "‘", "flq": "‹", "frq": "›", "eth": "ð", "micron": "μm",
+    "Msun": "M⊙", "msun": "M⊙", "imath": "ı", "jmath": "ȷ", "injlim": "inj lim", "projlim": "proj lim",
+    "dq": '"',
 }  # fmt: skip
 # Commands that say how what follows looks or stands, not what it is.
 _STYLES = frozenset({
@@ -42,7 +50,8 @@ _STYLES = frozenset({
     "limits", "nolimits", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "bigm", "Bigl", "Bigr", "Bigm",
     "biggl", "biggr", "Biggl", "Biggr", "hbox", "mbox", "stackrel", "operatorname", "ensuremath", "overline",
     "underline", "overset", "underset", "nolinebreak", "nobreakdash", "textcompwordmark", "negthinspace",
-    "allowbreak", "sloppy", "nonumber", "notag", "bgroup", "egroup", "centering", "strut", "ignorespaces",
+    "allowbreak", "leavevmode", "sloppy", "nonumber", "notag", "bgroup", "egroup", "centering", "strut",
+    "ignorespaces",
 })  # fmt: skip
 _STYLE = re.compile(
     r"(?:text|math)(?:[a-z]{2}|cal|scr|frak|normal|op|rel|bin|ord|open|close|punct|inner)"
@@ -51,15 +60,18 @@ _STYLE = re.compile(
 _DELIMITERS = frozenset({"left", "right", "middle"})
 _TEXT_ACCENTS = {
     "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
-    "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
-    "b": "\u0331", "t": "\u0361", "h": "\u0309", "textcommabelow": "\u0326",
+    "c": "\u0327", "polhk": "\u0328", "soft": "\u030c", "udot": "\u0323", "ocirc": "\u030a",
+    "dudot": "\u0324",
+    "cfac": "\u0302\u0301", "cfgrv": "\u0302\u0300", "cftil": "\u0302\u0303", "lfhook": "\u0326",
+    "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323", "b": "\u0331",
+    "t": "\u0361", "h": "\u0309", "textcommabelow": "\u0326",
 }  # fmt: skip
 # p̄ is no p.
 _MATH_ACCENTS = {
     "bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303",
     "widetilde": "\u0303", "vec": "\u20d7", "overrightarrow": "\u20d7", "dot": "\u0307", "ddot": "\u0308",
     "acute": "\u0301", "grave": "\u0300", "check": "\u030c", "breve": "\u0306", "mathring": "\u030a",
-    "underbar": "\u0331", "not": "\u0338",
+    "dddot": "\u20db", "ddddot": "\u20dc", "underbar": "\u0331", "not": "\u0338",
 }  # fmt: skip
 # How many arguments, of those that come first, are no text: addresses, colours, lengths, keys, notes.
 _UNSEEN = {
@@ -68,7 +80,7 @@ _UNSEEN = {
     "parbox": 1, "makebox": 0, "phantom": 1, "hphantom": 1, "vphantom": 1, "hspace": 1, "vspace": 1,
     "noopsort": 1, "label": 1, "ref": 1, "eqref": 1, "pageref": 1, "cite": 1, "citep": 1, "citet": 1,
     "footnote": 1, "footnotemark": 0, "thanks": 1, "index": 1, "end": 1, "fontsize": 2, "rule": 2,
-    "includegraphics": 1,
+    "includegraphics": 1, "bibinfo": 1,
 }  # fmt: skip
 _LENGTHS = frozenset({"kern", "mkern", "hskip", "vskip", "mskip", "raise", "lower", "moveleft", "moveright"})
 _LENGTH = re.compile(r"[-+]?[\d.,]+\s*(?:true\s*)?(?:pt|pc|in|bp|cm|mm|dd|cc|sp|e[mx]|mu)\b\s*")
@@ -77,16 +89,24 @@ _AFTER_BREAK = re.compile(r"\*?(?:\[[^][]{0,20}\])?")
 _OPTION = re.compile(r"\s*\[[^][{}]{0,200}\](?=\s*[\[{])")
 _JOINED = {
     **dict.fromkeys(("frac", "tfrac", "dfrac", "sfrac", "nicefrac", "cfrac", "textfrac"), "/"),
-    **dict.fromkeys(("binom", "tbinom", "dbinom"), " choose "), **dict.fromkeys(("SI", "qty"), " "),
+    **dict.fromkeys(("binom", "tbinom", "dbinom"), " choose "), **dict.fromkeys(("SI", "qty", "ion"), " "),
+    "numrange": "–",
 }  # fmt: skip
-_FENCED = {"ket": "|⟩", "bra": "⟨|", "braket": "⟨⟩", "abs": "||", "norm": "‖‖", "enquote": "“”", "ang": " °"}
+_FENCED = {
+    "ket": "|⟩", "bra": "⟨|", "braket": "⟨⟩", "abs": "||", "norm": "‖‖", "enquote": "“”", "ang": " °",
+    "xrightarrow": "→ ", "xleftarrow": "← ",
+}  # fmt: skip
 _MATH_ARGUMENT = frozenset({"ensuremath", "ce", "ch"})
 _TEXT_ARGUMENT = frozenset({"mbox", "hbox", "text", "textrm", "textit", "textbf", "textsf", "textnormal"})
+_WITH_OPTION = {"sqrt": "√", "isotope": "", "nuclide": ""}
 _VERBATIM = frozenset({"url", "path", "nolinkurl", "doi"})
 _FORMULAS = frozenset({"equation", "align", "eqnarray", "gather", "multline", "displaymath", "math"})
 _COLUMNS = frozenset({"array", "tabular", "alignat", "subarray"})  # these name columns in an argument
 # TeX drops the space after a command. It is meant after a symbol outside a formula, which is no TeX.
-_LETTERS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen", "cprime", "cdprime")
+_LETTERS = (
+    *("text", "guil", "quote", "pounds", "euro", "slash", "hyphen", "cprime", "cdprime"),
+    *("glq", "grq", "flq", "frq", "dq", "og", "fg"),
+)
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _LIGATURES = {
     "---": "—", "--": "–", "``": "“", "''": "”", "?`": "¿", "!`": "¡", "~": " ",
@@ -150,7 +170,8 @@ def tex_symbol(name: str) -> str | None:
     >>> tex_symbol("alpha"), tex_symbol("textschwa"), tex_symbol("upbeta"), tex_symbol("emph")
     ('α', 'ə', 'β', None)
     """
-    for known in (name, name.removeprefix("text"), name.removeprefix("up")):
+    upright = name[2:].capitalize() if name.startswith("Up") else name.removeprefix("up")
+    for known in (name, name.removeprefix("text"), upright):
         if known in _SYMBOLS:
             return _SYMBOLS[known]
         found = getattr(_tex_commands().get_macro_spec(known), "simplify_repl", None)
@@ -300,15 +321,14 @@ class _Reader:
         unseen = _UNSEEN.get(name.lower())
         if unseen is not None or name == "operatorname":
             self.place += self.tex.startswith("*", self.place)
-        is_root = name == "sqrt" and self.tex.startswith("[", self.place)
         option = _OPTION.match(self.tex, self.place)
         if option:
             self.place = option.end()
         if unseen is not None:
             arguments = [self._read_argument(math) for _ in range(unseen)]
             return " " if name in ("hspace", "vspace") and arguments[0][:1] != "-" else ""
-        if is_root and option:
-            return f"{option.group().strip(' []')}√{self._read_argument(math)}"
+        if option and name in _WITH_OPTION:  # \sqrt[3]{x}, \isotope[13]{C}
+            return f"{option.group().strip(' []')}{_WITH_OPTION[name]}{self._read_argument(math)}"
         text = self._read_arguments(name, math, before)
         return self._read_symbol(name, space, math) if text is None else text
 
@@ -386,6 +406,6 @@ def _set_accent(accent: str, text: str) -> str:
 
 def _set_accents(accent: str, text: str) -> str:
     r"""Set an accent of formulas on each letter; one of a single sign on that, as in \bar\partial."""
-    if len(text) == 1 or accent == _MATH_ACCENTS["not"]:
+    if accent == _MATH_ACCENTS["not"] or (len(text) == 1 and not text.isalnum()):
         return text[:1] + accent + text[1:] if text.strip() else text
-    return "".join(each + accent if each.isalnum() else each for each in text)
+    return "".join(_set_accent(accent, each) if each.isalnum() else each for each in text)

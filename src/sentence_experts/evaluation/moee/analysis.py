@@ -118,6 +118,7 @@ def analyse(
         if place is not None:
             embedder.cache_states(place / "states")
         made = {"seed": chosen.seed, "replicates": chosen.bootstrap, **embedder.reader.settings()}
+        made.pop("prompt", None)  # `prompts` are compared
         made |= {name: embedder.settings[name] for name in ("standard", "standard_batch")}
         made |= {"model": Path(embedder.reader.name).name, "fitted": embedder.fitted is not None}
         return Analysis(analyse_states(embedder, data, chosen), made)
