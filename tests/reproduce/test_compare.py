@@ -84,6 +84,17 @@ def test_model_of_one_domain_has_its_own_row_in_every_table(tmp_path: Path) -> N
     assert other.value == ours["SE_neuroscience"]["domains"]["health"]["metrics"]["ratio"]
 
 
+def test_a_domain_without_a_measured_pair_has_no_figure(tmp_path: Path) -> None:
+    _, evaluations, experiment = compared("hallee2024/mini_se", tmp_path)
+    for models in evaluations.values():
+        for each in models.values():
+            del each["domains"]["development"]
+    comparison = experiment.compare({k: {"models": [*v.values()]} for k, v in evaluations.items()})
+    values = {one.domain_here: one.value for one in comparison.figures if one.published.row == "Mini-SE"}
+    assert (values["development"], values["neuroscience"] is None) == (None, False)
+    assert "Mini-SE" in markdown(comparison.report())
+
+
 def test_marks(tmp_path: Path) -> None:
     def marks(name: str, row: str, table: str = "Table 3", scale: str = "small") -> tuple[str, ...]:
         comparison, _, _ = compared(name, tmp_path / scale, scale)
