@@ -62,6 +62,14 @@ def test_any_text_goes_into_bibtex_and_comes_back(text: str) -> None:
     assert (entry["title"], entry["abstract"]) == ([title], [title])
 
 
+@pytest.mark.parametrize("doi", ["10.1234/a}{b", "10.1234/{a}", "10.1234/a{b", "10.1002/(sici)1<2::aid>3.0"])
+def test_the_braces_of_a_doi_come_back(doi: str, tmp_path: Path) -> None:
+    (tmp_path / "x.bib").write_text(
+        export_papers([{"paper_id": f"doi:{doi}", "doi": doi, "title": "R"}], "bibtex")
+    )
+    assert import_corpus(tmp_path / "x.bib", workers=1).to_pandas()["doi"].tolist() == [doi]
+
+
 def again(corpus: CorpusFolder, form: Format, folder: Path) -> CorpusFolder:
     file = folder / f"{corpus.path.name}{SUFFIX[form]}"
     rows = corpus.to_pandas().replace({float("nan"): None}).to_dict("records")

@@ -91,9 +91,15 @@ def test_other_machines_are_served_with_keys_or_on_purpose(plain: SentenceTransf
 
 def test_other_sites_cannot_use_the_server_of_this_machine(plain: SentenceTransformer) -> None:
     with client_of({"m": plain}) as client:
-        for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+        sites = (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200))
+        for site, status in sites:
             answer = client.post(PATH, json={"input": "a text"}, headers={"Sec-Fetch-Site": site})
             assert answer.status_code == status, site
+        for origin, status in (("http://evil.example", 403), ("null", 403), ("http://localhost:8000", 200)):
+            headers = {"Origin": origin, "Host": "localhost:8000"}
+            assert client.post(PATH, json={"input": "a text"}, headers=headers).status_code == status, origin
+        answer = client.post(PATH, json={"input": "a"}, headers={"Origin": "http://localhost:3000"})
+        assert answer.status_code == 403, "a page of another port"
         assert client.get("/health", headers={"Host": "evil.example:8000"}).status_code == 403
         names = (
             "localhost",

@@ -169,7 +169,10 @@ def _field(name: str, value: str) -> str:
     if name in ("doi", "url"):  # as they are, but for what would end the field or begin a command
         depths = list(accumulate((sign == "{") - (sign == "}") for sign in value))
         is_balanced = not depths or (min(depths) >= 0 and depths[-1] == 0)
-        return re.sub(r"([{}])", r"\\\1" if is_balanced else "", value.replace("\\", ""))
+        value = value.replace("\\", "")
+        if is_balanced:
+            return re.sub(r"([{}])", r"\\\1", value)
+        return value.replace("{", "%7B").replace("}", "%7D")
     if name == "pages":
         return re.sub(r"(?<=\w)-(?=\w)", "--", _tex(value))
     return f"{{{_tex(value)}}}" if name == "title" else _tex(value)  # else names in a title become small

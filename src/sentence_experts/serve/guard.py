@@ -123,8 +123,10 @@ class Guard:
             name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
             if not is_local(name.removeprefix("[").removesuffix("]")):
                 raise RequestError(403, "this server answers requests to localhost only")
-            if method == "POST" and headers.get(b"sec-fetch-site") == "cross-site":
-                raise RequestError(403, "pages of other sites may not use this server")
+            site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+            is_other = origin is not None and origin.lower().partition("://")[2] != host
+            if method == "POST" and (is_other or site in ("cross-site", "same-site")):
+                raise RequestError(403, "pages of other sites and ports may not use this server")
         is_open = method == "GET" and (path in WITHOUT_KEY or path.startswith(STATIC))
         if self.keys is None or is_open:
             return
