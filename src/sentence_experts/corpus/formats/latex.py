@@ -113,8 +113,8 @@ _LIGATURES = {
 }  # fmt: skip
 _SPACES = dict.fromkeys(" ,;:>\\\n\t", " ") | dict.fromkeys("/!-@*+<", "")
 _CLOSING = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}
-_MAX_FORMULA = 1_000
-_MAX_UNCLOSED = 100
+_MAX_FORMULA = 1_000  # characters
+_MAX_UNCLOSED = 100  # formulas; their ends are looked for no more
 _MAX_DEPTH = 60  # braces inside deeper ones are left out
 
 _SPECIAL = re.compile(r"[\\{}$~`]|--|''")
@@ -126,7 +126,6 @@ _TOKEN = re.compile(
 _END_OF_FORMULA = re.compile(r"\\.|[{}$]", re.DOTALL)
 _AMOUNT = re.compile(r"\d[^$\\^{]*(?:\s\$|\$\d)|\s\d[^$\\^_{]*\$\s?\d")  # "$5 and $10" is no formula
 _MARKS = re.compile("[\u0300-\u036f]*")
-_BRACES = re.compile(r"[{}]")
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 POWER = r"[-\u2212\u2013+]?\d[\d.,]*"
 """Superscripts that are powers after a number; others follow their word: Ca2+, CD4+, m2."""
@@ -235,7 +234,7 @@ class _Reader:
         if token[0] == "\\":
             return self._read_escaped(token[1:], math)
         if token == "{":
-            text = self._nested(math, before)
+            text = self._read_group(math, before)
             return text.join(self.braces) if text and not self.depth else text
         if token in "}$$":
             return ""
@@ -245,7 +244,7 @@ class _Reader:
             return self._raise(self._read_argument(math), before)
         return "" if token == "_" else " " if token in "~&" else token
 
-    def _nested(self, math: bool, before: str = "") -> str:
+    def _read_group(self, math: bool, before: str = "") -> str:
         """Read the rest of a group."""
         if self.depth >= _MAX_DEPTH:
             return ""
@@ -269,7 +268,7 @@ class _Reader:
             return self.tex[start : self.place]
         self.place = match.end()
         if match.group() == "{":
-            return self._nested(math)
+            return self._read_group(math)
         self.depth += 1
         text = self._read_token(match, math, "")
         self.depth -= 1
