@@ -332,7 +332,11 @@ def test_an_interrupted_fit_continues_with_its_runs(
     assert len(trained) == 3, "the first of two learning rates is not trained again"
     weights = result.model.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in whole.model.state_dict().items())
-    assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"whole", "out"}
+    del trained[1:]
+    with pytest.raises(KeyboardInterrupt):
+        se.fit(plain_model, rows, out=tmp_path / "other", **options)
+    se.fit(plain_model, rows, out=tmp_path / "other", **options | {"steps": 2})
+    assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"whole", "out", "other"}
 
 
 def test_an_interrupted_fit_continues_with_its_vectors(

@@ -96,7 +96,7 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
         files = [file for file in _list_files(path) if not file.name.lower().endswith(lists)]
         base = path
         files = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]] or files
-        _name_ignored(path, files)
+        _log_ignored(path, files)
     else:
         files, base = [path], path.parent
     if not files:
@@ -112,8 +112,8 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
     return [file for file in found if file.format]
 
 
-def _name_ignored(folder: Path, read: list[Path]) -> None:
-    """Say which files of a folder are not read."""
+def _log_ignored(folder: Path, read: list[Path]) -> None:
+    """Log the number of files in a folder that are not read, by the ending of their names."""
     kinds = Counter(
         file.suffix.lower() or "without ending"
         for file in sorted(set(folder.rglob("*")) - set(read))

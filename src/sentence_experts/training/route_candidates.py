@@ -20,6 +20,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.label_similarity import MoreLikeThis, Vectors, mean_gain, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS
 from sentence_experts.models.pooling import make_pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
@@ -27,6 +28,7 @@ from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import LINKS_SCHEMA, PAIRS_SCHEMA, Pairs
 from sentence_experts.pairs.labels import Rows
 from sentence_experts.progress import progress
+from sentence_experts.storage import sha256_text
 from sentence_experts.storage.text_cache import TextCache
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.data import LinkedPairs
@@ -224,6 +226,8 @@ def fit_trained(
     The runs are kept in the folder `cache`, from which an interrupted call continues.
     """
     pairs = label_pairs(data, routes, config)
+    # Runs of other settings or data, as of an attempt that was given up, are other folders.
+    request = sha256_text(fingerprint_of(base), pairs.fingerprint(), config.model_dump_json(), *routes)[:16]
     runs = {}
     options: dict[str, Any] = {"rank": config.rank} if kind == "adapter" else {}
     for rate in TRAINED_RATES[kind]:
@@ -231,7 +235,7 @@ def fit_trained(
             runs[rate] = train(
                 extend(base, routes=routes, kind=kind, **options),  # type: ignore[call-overload]
                 pairs,
-                out=cache and cache / f"{kind}-{rate:g}",
+                out=cache and cache / f"{kind}-{rate:g}-{request}",
                 learning_rate=rate,
                 batch_size=BATCH,
                 max_steps=config.steps,

@@ -130,7 +130,7 @@ _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 POWER = r"[-\u2212\u2013+]?\d[\d.,]*"
 """Superscripts that are powers after a number; others follow their word: Ca2+, CD4+, m2."""
 GROUP = ("\ue000", "\ue001")
-"""What `read_grouped` writes for braces: characters that no text has."""
+"""Stand for braces in the result of `read_grouped`: characters that no text has."""
 
 
 def latex_to_text(text: str) -> str:
