@@ -13,7 +13,7 @@ from sentence_experts.cli import console
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.authors import invert_initials, invert_name, invert_shown
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.paper import Paper, kind_of
+from sentence_experts.corpus.paper import Paper, is_retracted, kind_of
 
 FILES = {
     "x.ris": "TY  - JOUR\nAU  - van den Brink, G\nAU  - King ML Jr\nAU  - WHO Study Group\nTI  - {title}\n"
@@ -121,6 +121,32 @@ def test_names_whose_order_is_not_known_stay() -> None:
 )  # fmt: skip
 def test_kinds(title: str, article_type: str | None, kind: str) -> None:
     assert kind_of(Paper(title=title, article_type=article_type)) == kind
+
+
+@pytest.mark.parametrize(
+    ("title", "retracted"),
+    [
+        ("RETRACTED: Rice", True), ("Retracted Article: Rice", True), ("[Retracted] Rice", True),
+        ("WITHDRAWN: Rice", True), ("RETRACTED - Rice", True), ("RETRACTED CHAPTER – Rice", True),
+        ("Rice (Retracted article. See vol. 3, pg. 7, 2012)", True), ("Rice (RETRACTED)", True),
+        ("Retracted tongues in frogs", False), ("Withdrawn-avoidant children", False),
+        ("Retraction: Rice", False), ("Rice (a retracted word)", False), (None, False),
+    ],
+)  # fmt: skip
+def test_titles_of_retracted_papers(title: str | None, retracted: bool) -> None:
+    assert is_retracted(Paper(title=title)) is retracted
+
+
+def test_titles_mark_retracted_papers_in_every_format(tmp_path: Path) -> None:
+    ris = "TY  - JOUR\nTI  - RETRACTED: Roots of rice\nDO  - 10.1000/a\nER  - \n"
+    (tmp_path / "library.ris").write_text(ris)
+    made = import_corpus([tmp_path / "library.ris"], out=tmp_path / "ris")
+    assert [paper["retracted"] for paper in papers(made)] == [True]
+    rows = [{"doi": "10.1000/b", "title": "[Retracted] Rice"}, {"doi": "10.1000/c", "title": "Rice"}]
+    made = import_corpus(papers=rows, out=tmp_path / "rows")
+    assert {paper["doi"]: paper["retracted"] for paper in papers(made)} == {
+        "10.1000/b": True, "10.1000/c": False,
+    }  # fmt: skip
 
 
 def test_a_kind_that_one_of_several_records_states_counts(tmp_path: Path) -> None:

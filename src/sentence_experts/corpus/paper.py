@@ -37,6 +37,11 @@ _KIND_OF_TITLE = {
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
     "editorial": re.compile(r"\W*(guest )?editorial\s*(:|$)", re.I),
 }  # fmt: skip
+# As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
+# "... (Retracted article. See vol. 3, pg. 7, 2012)".
+_RETRACTED_TITLE = re.compile(
+    r"\W*(retracted|withdrawn)( (article|paper|chapter))?(\s*[:\])–—]|\s+-)|"
+    r".*\(retracted( (article|paper|chapter))?\b[^()]*\)\W*$", re.I)  # fmt: skip
 
 
 class Citation(NamedTuple):
@@ -155,6 +160,15 @@ def kind_of(paper: Paper) -> str:
         title = paper.title or ""
         kind = next((name for name, begins in _KIND_OF_TITLE.items() if begins.match(title)), kind)
     return "retraction" if kind == "article" and paper.retracts else kind
+
+
+def is_retracted(paper: Paper) -> bool:
+    """Return whether its record or its title says that a paper was retracted.
+
+    >>> is_retracted(Paper(title="RETRACTED ARTICLE: Roots of rice"))
+    True
+    """
+    return paper.retracted or _RETRACTED_TITLE.match(paper.title or "") is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.corpus_folder import BODIES_SCHEMA, MENTIONS_SCHEMA, PAPERS_SCHEMA
 from sentence_experts.corpus.formats.authors import clean_authors
 from sentence_experts.corpus.formats.markup import CONTROLS, unique, without_controls
-from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, kind_of
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, is_retracted, kind_of
 from sentence_experts.storage import PartStore, read_json, write_json, write_text
 
 Item = TypeVar("Item")
@@ -137,6 +137,7 @@ _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
     "organisms": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
 }  # fmt: skip
 _CLEANED = [(STATED_PAPERS.names[4:].index(name), clean) for name, clean in _CLEANERS_OF.items()]
+_RETRACTED = STATED_PAPERS.names[4:].index("retracted")
 
 
 class CorpusPart:
@@ -159,6 +160,7 @@ class CorpusPart:
         values = list(_PAPER_FIELDS(paper))
         for place, clean in _CLEANED:
             values[place] = clean(values[place])
+        values[_RETRACTED] = is_retracted(paper)
         values += (kind_of(paper), references, paper.version, deleted, paper.has_body)
         cited = [
             (position, *_CITATION_FIELDS(citation), retracts)

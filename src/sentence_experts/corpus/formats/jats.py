@@ -119,7 +119,6 @@ def _read_front(article: Element, front: Element) -> Paper | None:
         licence=licence_of(meta.findall("permissions") or meta.findall("license")),
         retracted=bool(
             kind in ("retracted-article", "withdrawn-article")
-            or _RETRACTED_TITLE.match(title or "")
             or relations & {"retraction-forward", "retracted-by"}
         ),
         retracts=_find_retracted(kind, related),
@@ -265,11 +264,6 @@ def _read_keyword(node: Element) -> str | None:
     if node.tag == "compound-kwd":
         return " – ".join(unique(plain_text(part) for part in node.iter("compound-kwd-part"))) or None
     return (plain_text(node) or "").strip(",;") or None
-
-
-_RETRACTED_TITLE = re.compile(
-    r"\W*(?:retracted|withdrawn)(?:\s+(?:article|paper|chapter))?\s*[:\]\)–—-]", re.I
-)
 
 
 def _find_retracted(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
