@@ -100,6 +100,6 @@ def test_a_new_file_takes_no_place_that_is_taken(
         monkeypatch.setattr(os, "link", refuse)
     path = tmp_path / "list.csv"
     write_new_text(path, "one")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(InputError, match=r"list\.csv exists; give another `out`"):
         write_new_text(path, "two")
     assert (path.read_text(), os.listdir(tmp_path)) == ("one", ["list.csv"])

@@ -110,14 +110,10 @@ def screen(
     from sentence_experts.retrieval.citation_export import export_papers
 
     check_there(examples)
-    there = InputError(f"{out} exists; give another `out`")  # it may hold marks
-    if out.exists():
-        raise there
+    if out.exists():  # it may hold marks
+        raise InputError(f"{out} exists; give another `out`")
     result = screen_corpus(model, corpus, examples, config, load_config=load_config)
-    try:
-        write_new_text(out, export_papers(result.papers, "csv"))
-    except FileExistsError:
-        raise there from None
+    write_new_text(out, export_papers(result.papers, "csv"))
     show(result.verdict)
     if result.missing:
         note(f"{result.missing:,} of the papers are not in the corpus")

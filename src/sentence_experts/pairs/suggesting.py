@@ -59,9 +59,8 @@ def suggest_domains(
         {'domains': {'sleep': {'subjects': ['Sleep']}, 'rice': {'subjects': ['Rice']}}}
     """
     config = SuggestDomainsConfig.of(config, **settings)
-    there = InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
     if out is not None and Path(out).exists() and not overwrite:
-        raise there
+        raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
     folder = CorpusFolder.of(corpus)
     tried = {by: _choose(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
     by = max(tried, key=lambda key: sum(tried[key].values()))
@@ -79,10 +78,7 @@ def suggest_domains(
         written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
         lines.append(f"  {name}: {written}  # {count:,} papers, without those of the domains above")
     if out is not None:
-        try:
-            (write_text if overwrite else write_new_text)(Path(out), "\n".join(lines) + "\n")
-        except FileExistsError:
-            raise there from None
+        (write_text if overwrite else write_new_text)(Path(out), "\n".join(lines) + "\n")
     return {"domains": rules}
 
 

@@ -187,7 +187,7 @@ def write_new_text(path: Path, text: str) -> None:
     """Write UTF-8 text to a file that is not there yet, whole or not at all.
 
     Raises:
-        FileExistsError: it is there, perhaps since a moment ago.
+        InputError: it is there, perhaps since a moment ago.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
@@ -200,6 +200,8 @@ def write_new_text(path: Path, text: str) -> None:
         except OSError:  # a disk without links
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} exists; give another `out`") from None
     finally:
         temporary.unlink(missing_ok=True)
 
