@@ -99,7 +99,9 @@ def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
             lock.acquire()
     except OSError as error:
         if error.errno not in _NO_LOCKS:
-            raise InputError(f"{path} cannot be written to ({error.strerror}): write elsewhere") from error
+            raise InputError(
+                f"{path} cannot be written to ({error.strerror}): make it writable, or write elsewhere"
+            ) from error
         logger.warning(
             f"{path}: this file system has no locks ({error}); do not let two processes write it at once"
         )
