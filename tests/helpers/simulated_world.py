@@ -40,5 +40,5 @@ def fill(world: Replay, folder: Path, articles: int = 90) -> None:
     made_odd[0].xml.append(newer)
     made_odd[1].metadata = {"is_retracted": True}
     made_odd[2].metadata = {"license_code": "CC BY-NC"}
-    made_odd[3].xml[0] = made_odd[3].xml[0][:400] + b"<p>"
+    made_odd[3].xml[0] = made_odd[3].xml[0].replace(b"</front>", b"", 1)
     del world.articles[made_odd[4].pmcid]

@@ -84,10 +84,21 @@ def test_server_error_is_not_recorded_as_absence(world: Replay, connect) -> None
     assert "Invalid JSON" in client.set_aside[0].detail
 
 
-@pytest.mark.parametrize("body", [b"<!DOCTYPE html><a/>", b"\xef\xbb\xbf <html/>", b'{"a": 1}', b"<a><b"])
+CUT = [b"<a><b", b"<!-- <b> --><a><b>1</b>", b"<a><b/>", b'<?xml version="1.0"?><!DOCTYPE a><a><b></b> \n']
+
+
+@pytest.mark.parametrize("body", [b"<!DOCTYPE html><a/>", b"\xef\xbb\xbf <html/>", b'{"a": 1}', *CUT])
 def test_texts_that_are_no_whole_xml_are_requested_again(world: Replay, connect, body: bytes) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [body])
     client = connect(tries=2)
     PmcSource(client).fetch(["PMC1"], count)
     assert not stored(client.journal)
     assert "XML" in client.set_aside[0].detail
+
+
+@pytest.mark.parametrize("end", [b"", b" \n", b"\0", b"<!-- made by PMC -->\n", b"<a/></a>"])
+def test_whole_texts_are_stored(world: Replay, connect, end: bytes) -> None:
+    world.articles["PMC1"] = Article("PMC1", None, [b"<!-- <b> --><a><b>1</b></a>" + end])
+    client = connect(tries=2)
+    PmcSource(client).fetch(["PMC1"], count)
+    assert (len(stored(client.journal, "jats/")), client.set_aside) == (1, [])

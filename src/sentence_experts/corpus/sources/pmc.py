@@ -35,6 +35,9 @@ _PER_SECOND_WITH_KEY = 10.0  # requests, instead of 3 (E-utilities documentation
 _ID = re.compile(r"[1-9][0-9]{0,14}")
 _COUNT = re.compile(r"[0-9]{1,15}")
 _VERSION = re.compile(r"\.([0-9]{1,6})/")
+# The first element of an XML document, and the end of one that nothing but white space and comments follows.
+_FIRST_TAG = re.compile(rb"<!--.*?-->|<([a-z_][^\s/>]*)", re.DOTALL | re.IGNORECASE)
+_LAST_TAG = re.compile(rb"<(?:/([^\s<>]+)|([^\s<>/]+)[^<>]*/)\s*>(?:\s|\0|<!--.*?-->)*\Z", re.DOTALL)
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 LICENCES: dict[str, Callable[[str], bool]] = {
@@ -256,6 +259,8 @@ def _check_whole(body: bytes) -> bytes:
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not start.startswith(b"<") or start.startswith(b"<!doctype html") or b"<html" in start:
         raise ValueError("not XML")
-    if not body.rstrip(b" \t\r\n\0").endswith(b">"):
+    first = next((match[1] for match in _FIRST_TAG.finditer(body) if match[1]), None)
+    last = _LAST_TAG.search(body, max(0, len(body) - 1000))
+    if first is None or last is None or first not in last.groups():
         raise ValueError("truncated XML")
     return body
