@@ -18,8 +18,8 @@ from sentence_experts.corpus import building
 from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import RECORD, read_json, sha256_file, write_json, write_parquet
 from sentence_experts.storage import record as output_record
-from sentence_experts.storage import write_parquet
 
 RIS = """TY  - JOUR
 TI  - {0}
@@ -268,6 +268,9 @@ def test_a_fetched_corpus_does_not_lose_its_domains_silently(tmp_path: Path, art
     manifest = json.loads((fetched.path / MANIFEST).read_text())
     manifest["tables"][DOMAINS] = {}
     (fetched.path / MANIFEST).write_text(json.dumps(manifest))
+    record = read_json(fetched.path / RECORD)
+    record["files"][MANIFEST] = sha256_file(fetched.path / MANIFEST)
+    write_json(fetched.path / RECORD, record)
     write_parquet(fetched.path / DOMAINS, DOMAINS_SCHEMA.empty_table())
     with pytest.raises(UsageError, match="fetched by queries"):
         add_to_corpus(fetched.path, [ris(tmp_path, "one.ris", "b")], workers=1)

@@ -55,6 +55,19 @@ def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, manifest: object
         CorpusFolder.open(corpus.path)
 
 
+def test_a_changed_manifest_is_refused(tmp_path: Path) -> None:
+    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+    file = corpus.path / "manifest.json"
+    whole = file.read_text()
+    for old, new in (('"papers": 1', '"papers": 2'), ('"citations": 0', '"citations": 1')):
+        assert old in whole
+        file.write_text(whole.replace(old, new, 1))
+        with pytest.raises(InputError, match=r"manifest\.json has changed since it was written"):
+            CorpusFolder.open(corpus.path)
+    file.write_text(whole)
+    assert CorpusFolder.open(corpus.path).manifest == corpus.manifest
+
+
 def test_a_corpus_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
     corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
     for name in ("manifest.json", "made_from.json"):

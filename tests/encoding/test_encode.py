@@ -13,6 +13,7 @@ from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.cli.main import main
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.vector_files import Encoded
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 
@@ -35,6 +36,18 @@ def test_output_has_one_vector_per_text_in_order(tmp_path, plain):
 
 class StoppedError(Exception):
     pass
+
+
+def test_a_damaged_file_of_vectors_is_refused(tmp_path, plain):
+    out = tmp_path / "v.npy"
+    encoded = encode(plain, write_texts(tmp_path, "a.txt"), out=out)
+    whole = out.read_bytes()
+    assert encoded.vectors().shape == (encoded.texts, encoded.dimension)
+    for damaged in (whole[:-1] + bytes([whole[-1] ^ 64]), whole[:-4]):
+        out.write_bytes(damaged)
+        for reader in (encoded, Encoded.open(out)):
+            with pytest.raises(InputError, match=r"v\.npy has changed since it was written"):
+                reader.vectors()
 
 
 @pytest.mark.parametrize("ending", ["npy", "parquet"])

@@ -22,6 +22,7 @@ from sentence_experts.retrieval.build import CorpusIndex, build_index
 from sentence_experts.retrieval.search import search
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.vectors import scores_of
+from sentence_experts.storage import write_npy
 
 WIDTH = 32
 NAMES = ("use", "works-with", "form")
@@ -81,7 +82,7 @@ def test_another_head_needs_no_encoding(
     (part,) = build_index(grown, corpus, route=["all"]).parts
     assert (part["route"], part["shared"], part["state"]) == (None, True, "whole")
     assert "(all heads)" in repr(CorpusIndex.open(corpus))
-    assert len(list(Path(part["folder"]).glob("lengths-*.npy"))) == 3
+    assert len(list(Path(part["folder"]).glob("lengths-*.npz"))) == 3
     found = search(grown, corpus, "rice", route={"form": 1, "use": 3}, sentences=False)
     (papers,) = found.papers
     assert f"(mostly by {papers[0]['route']})" in repr(found)
@@ -125,7 +126,7 @@ def test_routes_that_share_vectors_have_the_scores_of_each_alone(
 def test_heads_need_no_route_to_be_indexed(tmp_path: Path, model: Path, plain_model: Path) -> None:
     (part,) = build_index(model, write_corpus(tmp_path / "corpus")).parts
     assert part["shared"]
-    assert len(list(Path(part["folder"]).glob("lengths-*.npy"))) == 2
+    assert len(list(Path(part["folder"]).glob("lengths-*.npz"))) == 2
     sentence_experts.add_route(model, "crops", kind="expert", out=tmp_path / "mixed")
     adapters = sentence_experts.extend(plain_model, routes=["crops", "neuro"], kind="adapter")
     for other in (tmp_path / "mixed", adapters):
@@ -133,10 +134,17 @@ def test_heads_need_no_route_to_be_indexed(tmp_path: Path, model: Path, plain_mo
             build_index(other, tmp_path / "corpus")
 
 
-def test_lengths_that_do_not_fit_are_computed_again(tmp_path: Path, heads: ExpertEncoder) -> None:
+def test_lengths_that_do_not_fit_or_are_damaged_are_computed_again(
+    tmp_path: Path, heads: ExpertEncoder
+) -> None:
     corpus = write_corpus(tmp_path)
     before = find_papers(Searcher(BatchEncoder(heads), corpus), "rice", "use")
-    (file,) = tmp_path.rglob("lengths-*.npy")
-    for content in (b"", np.load(file)[:2], np.load(file) * 1.5):
-        file.write_bytes(content) if isinstance(content, bytes) else np.save(file, content)
+    (file,) = tmp_path.rglob("lengths-*.npz")
+    whole = file.read_bytes()
+    lengths = np.load(file)["lengths"]
+    start = whole.index(lengths.tobytes())
+    flipped = (whole[: start + k] + bytes([whole[start + k] ^ 64]) + whole[start + k + 1 :] for k in range(4))
+    for content in (b"", whole[:-30], lengths[:2], lengths * 1.5, *flipped):
+        file.write_bytes(content) if isinstance(content, bytes) else write_npy(file, content, "lengths")
         assert find_papers(Searcher(BatchEncoder(heads), corpus), "rice", "use") == before
+        assert file.read_bytes() == whole

@@ -7,7 +7,9 @@ import pytest
 
 from helpers.samples import PAPERS, write_corpus
 from sentence_experts.errors import InputError
+from sentence_experts.retrieval.build import CorpusIndex
 from sentence_experts.retrieval.keywords import fused, keyword_index
+from sentence_experts.storage import RECORD
 
 TEXTS = [
     ("a", "rice rice drought", None),
@@ -55,6 +57,24 @@ def test_words_of_an_older_corpus_are_counted_again(tmp_path, corpus):
     assert len(list((tmp_path / ".vectors").glob("words-*"))) == 1
     with pytest.raises(InputError, match="no words"):
         keyword_index(write_corpus(tmp_path / "none", PAPERS[3:4]), "title")
+
+
+def test_damaged_words_are_collected_again(tmp_path, corpus):
+    before = keyword_index(corpus, "title").scores("rice drought wheat")
+    (folder,) = (tmp_path / ".vectors").glob("words-*")
+    for file in sorted(folder.iterdir()):
+        whole = file.read_bytes()
+        damaged = [whole[:-1], b""] + [
+            whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+            for place in {0, len(whole) // 2, len(whole) - 1}
+        ]
+        for content in damaged:
+            file.write_bytes(content)
+            assert keyword_index(corpus, "title").scores("rice drought wheat") == pytest.approx(before)
+            assert file.name == RECORD or file.read_bytes() == whole
+        file.unlink()
+        assert keyword_index(corpus, "title").scores("rice drought wheat") == pytest.approx(before)
+    assert CorpusIndex.open(corpus).parts == []
 
 
 def test_fusion_sums_reciprocal_ranks():

@@ -265,6 +265,20 @@ def test_changes_of_several_at_once_are_all_kept(corpus: Path) -> None:
     assert not [each for each in profiles[0].path.parent.iterdir() if "tmp" in each.name]
 
 
+def test_a_profile_that_was_damaged_is_refused(corpus: Path) -> None:
+    profile = Profile(CorpusFolder.open(corpus))
+    with profile.changing() as state:
+        state.mark([Mark(paper="doi:10.5555/made-up.001", similar=True)])
+    whole = profile.path.read_text()
+    for old, new in (("made-up.001", "made-up.002"), ("true", "false"), ('sha256": "', 'sha256": "0')):
+        profile.path.write_text(whole.replace(old, new, 1))
+        with pytest.raises(InputError, match=r"default\.json: changed since it was written"):
+            Profile(CorpusFolder.open(corpus)).read()
+    by_hand = "".join(line for line in whole.splitlines(True) if "sha256" not in line)
+    profile.path.write_text(by_hand.replace("true", "false"))
+    assert not next(iter(profile.read().marks.values())).similar
+
+
 def test_every_change_can_be_undone(corpus: Path) -> None:
     profile = Profile(sentence_experts.CorpusFolder.open(corpus), "undone")
     entry = TaughtEntry(model="m", on="", unit="title", kind=HEAD, marks=(mark(1), mark(2, False)))

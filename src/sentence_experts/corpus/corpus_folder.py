@@ -134,7 +134,8 @@ class CorpusFolder:
         """Return the corpus in a folder; a corpus itself stays as it is.
 
         Raises:
-            InputError: the folder holds no finished corpus, or one of another format version.
+            InputError: the folder holds no finished corpus, or one of another format version, or one whose
+                manifest has changed.
         """
         if isinstance(path, CorpusFolder):
             return path
@@ -160,7 +161,9 @@ class CorpusFolder:
         if missing:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
         stated = {name: digest for name, digest in manifest.get("tables", {}).items() if digest}
-        return cls(path, manifest, stated | (record.get("files") or {}))
+        corpus = cls(path, manifest, stated | (record.get("files") or {}))
+        corpus.hash_file(MANIFEST)
+        return corpus
 
     @classmethod
     def of(cls, corpus: Corpus) -> CorpusFolder:
@@ -238,10 +241,10 @@ class CorpusFolder:
             InputError: a table has changed since it was written.
         """
         names = {PAPERS, CITATIONS, *filter(self._optional, (MENTIONS, BODIES, DOMAINS))}
-        return sha256_text(*(f"{name}={self.hash_table(name)}" for name in sorted(names)))
+        return sha256_text(*(f"{name}={self.hash_file(name)}" for name in sorted(names)))
 
-    def hash_table(self, name: str) -> str:
-        """Return the hash of a table.
+    def hash_file(self, name: str) -> str:
+        """Return the hash of a table, or of the manifest.
 
         Raises:
             InputError: it has changed since it was written.
@@ -295,7 +298,7 @@ class CorpusFolder:
         SELECT first(value ORDER BY times DESC, value) AS most, count(DISTINCT paper_id) AS papers
         FROM listed JOIN spelled USING (value) GROUP BY lower(value) ORDER BY papers DESC, most LIMIT ?"""
         if self.hashes:
-            self.hash_table(PAPERS)
+            self.hash_file(PAPERS)
         with _name_damaged_file(self.papers), duckdb.connect() as database:
             rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
         return {str(value): int(papers) for value, papers in rows}
@@ -311,7 +314,7 @@ class CorpusFolder:
         if not file.is_file():
             raise InputError(f"{self.path} has no table {table!r}")
         if self.hashes:
-            self.hash_table(file.name)
+            self.hash_file(file.name)
         with _name_damaged_file(file):
             frame: pd.DataFrame = pq.read_table(file).to_pandas()
         return frame

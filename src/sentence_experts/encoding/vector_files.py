@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import RECORD, allocate_npy, read_checked_record
+from sentence_experts.storage import RECORD, allocate_npy, check_unchanged, read_checked_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,10 +111,12 @@ class Encoded:
 
         Raises:
             UsageError: there is no such column, or none is named of several.
+            InputError: a file is damaged.
         """
         if (name := column or (next(iter(self.routes)) if len(self.routes) == 1 else "")) not in self.routes:
             raise UsageError(f"name one of the columns {', '.join(self.routes)}")
         if self.path.suffix == NPY:
+            check_unchanged(self.path)
             array: NDArray[Any] = np.load(self.path, mmap_mode="r")
             return array
         vectors = np.empty((self.texts, self.dimension), np.float32)

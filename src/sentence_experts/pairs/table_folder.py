@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 from sentence_experts import __version__
 from sentence_experts.errors import InputError, brief
 from sentence_experts.storage import (
-    RECORD,
     Output,
+    check_unchanged,
     check_version,
     output,
-    read_checked_record,
     read_json,
     sha256_file,
     sha256_text,
@@ -57,12 +56,12 @@ class TableFolder(ABC):
         """Read the manifest of a folder.
 
         Raises:
-            InputError: the folder has no manifest, or one of another kind, or a file is missing.
+            InputError: the folder has no manifest, or a changed one or one of another kind, or a file is missing.
         """
         if kind_of(path) != cls.kind:
             missing = "" if (path / MANIFEST).is_file() else f" ({MANIFEST} missing)"
             raise InputError(f"{path}: no {cls.kind} here{missing}; make them with `compile_{cls.kind}`")
-        read_checked_record(path / RECORD)
+        check_unchanged(path, only=MANIFEST)
         manifest: dict[str, Any] = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
         for name in ("files", *cls.sections):

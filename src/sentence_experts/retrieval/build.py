@@ -60,7 +60,8 @@ class CorpusIndex:
             InputError: no corpus, or a newer version of this package wrote its vectors.
         """
         opened = CorpusFolder.open(corpus)
-        files = sorted((opened.path / FOLDER).glob(f"*/{RECORD}"))
+        # Folders with the words of the papers have records, too.
+        files = sorted((opened.path / FOLDER).glob(f"[!w]*/{RECORD}"))
         return cls(opened, [_described(file.parent, opened) for file in files])
 
     def __repr__(self) -> str:

@@ -9,9 +9,11 @@ encoding.
 from __future__ import annotations
 
 import contextlib
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,18 +45,19 @@ class Head:
     def open(cls, weight: Vectors, bias: Vectors, shared: Vectors, folder: Path) -> Head:
         """Read the lengths of a head's vectors from the folder of the shared ones, or compute them."""
         digest = sha256_text(weight.tobytes().hex(), bias.tobytes().hex())[:16]
-        file = folder / f"lengths-{digest}.npy"
+        file = folder / f"lengths-{digest}.npz"
         checked = np.unique(np.linspace(0, len(shared) - 1, _CHECKED).astype(int))
         try:
-            lengths: Any = np.load(file)
+            with np.load(file) as stored:  # a zip archive, which has a checksum
+                lengths = stored["lengths"]
             right = _lengths(weight, bias, np.asarray(shared[checked]))
             if lengths.shape == (len(shared),) and np.allclose(lengths[checked], right, rtol=1e-4):
                 return cls(weight, bias, lengths)
-        except (OSError, ValueError, EOFError):  # not there yet, or damaged
+        except (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error):  # not there yet, or damaged
             pass
         head = cls.over(weight, bias, shared)
         with contextlib.suppress(OSError), replacing(file) as temporary:  # not beside a corpus to read only
-            write_npy(temporary, head.lengths)
+            write_npy(temporary, head.lengths, name="lengths")
         return head
 
     @classmethod

@@ -117,16 +117,25 @@ def _read_or_build(
     return vectors, folder
 
 
-def read_index(folder: Path) -> dict[str, Any] | None:
-    """Read the record of the vectors in a folder; None if there are none, or they are not as written."""
+def read_index(folder: Path, what: str = _WHAT) -> dict[str, Any] | None:
+    """Read the record of an index in a folder; None if there is none, or its files are not as written."""
     record = read_record(folder / RECORD)
-    if record is None or record["what"] != _WHAT or not record["files"]:
+    if record is None or record["what"] != what or not record["files"]:
         return None
-    if sha256_settings(record["settings"])[:16] != folder.name:
+    if not folder.name.endswith(sha256_settings(record["settings"])[:16]):
         return None
     # Hashing takes a second per gigabyte, so only files of another size or time are hashed.
     seen = _sizes_and_times(folder, record["files"]) == record["result"].get("seen")
     return record if seen or is_unchanged(folder, record["files"]) else None
+
+
+def write_index_record(
+    folder: Path, settings: Mapping[str, Any], result: Mapping[str, Any], what: str = _WHAT
+) -> None:
+    """Write the record of an index, once all its files are there."""
+    hashes = hashes_of(folder, [file.name for file in folder.iterdir()])
+    seen = {"seen": _sizes_and_times(folder, hashes)}
+    write_json(folder / RECORD, record_of(what, settings, {**result, **seen}, hashes))
 
 
 def _sizes_and_times(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
@@ -221,10 +230,8 @@ def _build(
         write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))
         if plan.spans:
             write_npy(temporary / SPANS, np.array(plan.spans, np.int64))
-        written = hashes_of(temporary, (VECTORS, ROWS, TEXTS, SPANS))
         result = {"source": source, "model": encoder.name, "texts": len(plan.places)}
-        result |= {"dimensions": arrays[0].shape[1], "seen": _sizes_and_times(temporary, written)}
-        write_json(temporary / RECORD, record_of(_WHAT, settings, result, written))
+        write_index_record(temporary, settings, result | {"dimensions": arrays[0].shape[1]})
     parts.remove()
 
 

@@ -20,10 +20,10 @@ from Stemmer import Stemmer
 
 from sentence_experts.errors import InputError
 from sentence_experts.progress import announce
-from sentence_experts.retrieval.index import FOLDER
+from sentence_experts.retrieval.index import FOLDER, read_index, write_index_record
 from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
 from sentence_experts.retrieval.vectors import best_of
-from sentence_experts.storage import locked, replacing_folder, sha256_text, write_npy
+from sentence_experts.storage import locked, replacing_folder, sha256_settings, write_npy
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FUSED = 200  # papers of each ranking that are fused, however many are wanted
 ROWS = "rows.npy"
 _VERSION = "bm25s 1"
+_WHAT = "words of the papers of a corpus"
 _WORD = re.compile(r"\w+")
 _WHOLE_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _MIN_LETTERS, _MAX_LETTERS = 3, 80
@@ -96,13 +97,13 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
     """Read the words of a corpus's texts, or collect them and store them beside the corpus."""
     from bm25s import BM25
 
-    key = sha256_text(_VERSION, unit, texts_fingerprint(corpus, unit))[:16]
-    folder = corpus.path / FOLDER / f"words-{unit}-{key}"
-    if not (folder / ROWS).is_file():
+    settings = {"version": _VERSION, "unit": unit, "texts": texts_fingerprint(corpus, unit)}
+    folder = corpus.path / FOLDER / f"words-{unit}-{sha256_settings(settings)[:16]}"
+    if read_index(folder, _WHAT) is None:
         try:
             with locked(folder, "collect the words of the corpus", wait=True):
-                if not (folder / ROWS).is_file():
-                    _build(corpus, unit, folder)
+                if read_index(folder, _WHAT) is None:
+                    _build(corpus, settings, folder)
         except PermissionError as error:
             raise InputError(f"{folder.parent}: cannot be written beside the corpus: {error}") from error
     rows = np.load(folder / ROWS, mmap_mode="r")
@@ -110,9 +111,10 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
 
 
 @announce("collecting the words of the corpus")
-def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
+def _build(corpus: CorpusFolder, settings: dict[str, str], folder: Path) -> None:
     from bm25s import BM25
 
+    unit = settings["unit"]
     rows: list[int] = []
     texts: list[list[int]] = []
     numbers: dict[str, int] = {}
@@ -127,8 +129,9 @@ def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
     with replacing_folder(folder) as temporary:
         bm25.save(temporary, show_progress=False)
         write_npy(temporary / ROWS, np.array(rows))
+        write_index_record(temporary, settings, {"texts": len(rows)}, _WHAT)
     for older in folder.parent.glob(f"words-{unit}-*"):  # words of an older state of the corpus
-        if older != folder and (older / ROWS).is_file():
+        if older != folder:
             shutil.rmtree(older, ignore_errors=True)
 
 

@@ -334,7 +334,7 @@ class Papers:
 
         The places where the citations of each paper begin, (papers + 1,), and the other papers, (citations,).
         """
-        self.corpus.hash_table(self.corpus.citations.name)
+        self.corpus.hash_file(self.corpus.citations.name)
         ids = self.column("paper_id")
         found = [np.empty((2, 0), np.int64)]
         for batch in pq.ParquetFile(self.corpus.citations).iter_batches(_LINKS, columns=["citing", "cited"]):

@@ -18,12 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_experts.config import check_content
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import EXPERT, FOLDER, check_route_names
-from sentence_experts.storage import file_state, locked, read_json, write_json
+from sentence_experts.storage import file_state, locked, read_json, sha256_settings, write_json
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 FOLDER_NAME, DEFAULT = ".taught", "default"
+_DIGEST = "sha256"  # key of the hash of all else in the file
 MAX_MARKS, MAX_ROUTES, MAX_QUERY, MAX_UNDO = 1_000, 100, 2_000, 100
 
 ProfileName = Annotated[str, Field(description="Profile that taught routes belong to")]
@@ -216,9 +217,20 @@ class Profile:
                 self._seen, self._state = None, ProfileState()
                 return self._state
             if seen != self._seen:
-                self._state = check_content(ProfileState, read_json(self.path), self.path)
+                self._state = check_content(ProfileState, self._read_unchanged(), self.path)
                 self._seen = seen
             return self._state
+
+    def _read_unchanged(self) -> Any:
+        content = read_json(self.path)
+        if isinstance(content, dict):
+            digest = content.pop(_DIGEST, None)
+            if digest is not None and digest != sha256_settings(content):
+                raise InputError(
+                    f"{self.path}: changed since it was written: put a copy back, or remove its line "
+                    f'"{_DIGEST}" if you changed it yourself'
+                )
+        return content
 
     @contextmanager
     def changing(self, undoes: bool = True) -> Iterator[ProfileState]:
@@ -232,7 +244,8 @@ class Profile:
                     return
                 if undoes:
                     state.undo = [*state.undo, _difference(state, old)][-MAX_UNDO:]
-                write_json(self.path, state.model_dump(mode="json"), sort=False)
+                content = state.model_dump(mode="json")
+                write_json(self.path, {_DIGEST: sha256_settings(content), **content}, sort=False)
         except ValidationError as error:
             raise UsageError(error.errors()[0]["msg"]) from None
         except PermissionError as error:

@@ -216,12 +216,18 @@ def update_json(path: Path, changes: dict[str, Any]) -> None:
     write_json(path, {**read_json(path), **changes})
 
 
-def write_npy(path: Path, array: NDArray[Any]) -> None:
-    """Write an array as `.npy`; fails on a full disk, where `np.save` may leave a truncated file."""
+def write_npy(path: Path, array: NDArray[Any], name: str | None = None) -> None:
+    """Write an array as `.npy`, or under a name as `.npz`, which has a checksum.
+
+    It fails on a full disk, where `np.save` may leave a truncated file.
+    """
     import numpy as np
 
     content = io.BytesIO()
-    np.save(content, array)
+    if name is None:
+        np.save(content, array)
+    else:
+        np.savez(content, allow_pickle=False, **{name: array})
     with open(path, "wb") as file:
         file.write(content.getbuffer())
 

@@ -16,7 +16,7 @@ from sentence_experts.config import check_content
 from sentence_experts.errors import InputError
 from sentence_experts.names import EXPERT, FOLDER
 from sentence_experts.pairs.table_folder import MANIFEST
-from sentence_experts.storage import read_json
+from sentence_experts.storage import check_unchanged, read_json
 from sentence_experts.yaml_files import read_yaml
 
 Split = Literal["train", "validation", "test"]
@@ -230,6 +230,7 @@ class TaskFile(BaseModel):
         """
         path = Path(path)
         if path.is_dir():
+            check_unchanged(path, only=MANIFEST)
             return cls.from_manifest(path, read_json(path / MANIFEST))
         content = read_yaml(path, "a task file")
         if not isinstance(content, dict) or "tasks" not in content:

@@ -25,6 +25,19 @@ def test_answers_come_back_as_they_were_and_in_order(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["journal.sqlite"]
 
 
+def test_a_damaged_answer_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with open_journal(path) as journal:
+        journal.put("a", b"a long answer " * 10)
+        whole = journal._database.execute("SELECT body FROM answers").fetchone()[0]
+        for place in range(len(whole)):
+            body = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+            journal._database.execute("UPDATE answers SET body = ?", (body,))
+            assert journal.get("a") in (None, b"a long answer " * 10)
+        journal._database.execute("UPDATE answers SET body = ?", (whole[:-1],))
+        assert journal.get("a") is None
+
+
 def test_second_writer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with (

@@ -25,9 +25,12 @@ class Journal:
         self._database = database
 
     def get(self, key: str) -> bytes | None:
-        """Return the stored answer to a request; None if there is none."""
+        """Return the stored answer to a request; None if there is none, or it is damaged."""
         row = self._database.execute("SELECT body FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if row is None else zlib.decompress(row[0])
+        try:
+            return None if row is None else zlib.decompress(row[0])
+        except zlib.error:
+            return None
 
     def put(self, key: str, body: bytes) -> None:
         """Store an answer; it is on disk when this returns."""
