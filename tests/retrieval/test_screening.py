@@ -194,6 +194,17 @@ def test_from_the_command_line(
     assert sentence_experts.screen is screen
 
 
+def test_a_paper_counts_once_however_it_is_called(corpus: Path, plain_model: Path) -> None:
+    read = read_papers()
+    forms = ("https://doi.org/{}", "doi:{}")
+    again = [
+        row | {"paper": form.format(row["paper"].upper()), "query": form} for form in forms for row in read
+    ]
+    wrong = [row | {"similar": not row["similar"]} for row in read[:3]]
+    once, several = (screen(plain_model, corpus, rows) for rows in (read, [*wrong, *read, *again]))
+    assert several == once
+
+
 def test_a_paper_with_both_marks_is_named(
     corpus: Path, plain_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

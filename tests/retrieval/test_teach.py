@@ -185,6 +185,36 @@ def test_the_order_of_examples_changes_nothing(corpus: Path, plain_model: Path) 
     assert found[0] == found[1] == found[2]
 
 
+def spellings_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same marks, each three times, in three spellings of their papers."""
+    forms = ("{}", "https://doi.org/{}", "DOI:{}")
+    return [row | {"paper": form.format(row["paper"].upper())} for form in forms for row in rows]
+
+
+def test_a_mark_counts_once_and_the_last_one_of_a_paper(
+    corpus: Path, plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = examples(12)
+    changed = rows[0] | {"similar": not rows[0]["similar"]}
+    found = {}
+    for name, given in {
+        "once": rows,
+        "thrice": [*rows, *rows, *rows],
+        "spelled": spellings_of(rows),
+        "corrected": [changed, *spellings_of(rows)],
+        "beside": [*rows, *spellings_of([row | {"query": QUERY} for row in rows])],
+        "all beside": [*rows, *[row | {"query": QUERY} for row in rows]],
+    }.items():
+        caplog.clear()
+        result = teach(plain_model, corpus, given, name=name, profile="counts")
+        assert ("1 papers are marked yes and no" in caplog.text) == (name == "corrected")
+        found[name] = {key: value for key, value in result.to_json().items() if key != "name"}
+    assert found["once"] == found["thrice"] == found["spelled"] == found["corrected"]
+    assert found["beside"] == found["all beside"]
+    assert (found["once"]["similar"], found["once"]["missing"]) == (8, 0)
+    assert found["beside"]["similar"] == 16
+
+
 def test_papers_that_moved_are_those_that_a_search_finds(corpus: Path, plain_model: Path) -> None:
     given = [
         row | {"query": QUERY} for row in examples(20) if row["paper"] != searched_papers()[NOTICE]["doi"]

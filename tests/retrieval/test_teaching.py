@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval import teaching
 from sentence_experts.retrieval.teaching import (
+    FOLDS,
     Examples,
     Validated,
     cross_validate,
@@ -103,13 +105,29 @@ def test_rocchio_moves_the_query_by_the_means() -> None:
 def test_each_example_is_held_out_once_and_queries_whole_if_there_are_enough() -> None:
     for groups in (1, 2, 7):
         examples = draw_examples(30, groups)
-        folds = list(teaching._folds(examples))
+        pairs = list(teaching._folds(examples))
+        folds = [held for _, held in pairs]
+        assert all((training == ~held).all() for training, held in pairs)
         assert np.sum(folds, axis=0).tolist() == [1] * 30
         assert max(fold.sum() for fold in folds) <= (12 if groups == 7 else 6)
         if groups == 7:
             for group in range(7):
                 assert {fold[examples.groups == group].all() for fold in folds} == {True, False}
                 assert sum(fold[examples.groups == group].any() for fold in folds) == 1
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+@pytest.mark.parametrize("papers", [np.arange(60) // 6, np.arange(60) % 10, np.arange(60) // 3])
+def test_papers_that_are_judged_several_times_are_held_out_whole(
+    groups: int, papers: NDArray[np.int64]
+) -> None:
+    examples = replace(draw_examples(60, groups), papers=papers)
+    folds = list(teaching._folds(examples))
+    assert len(folds) == FOLDS
+    assert np.sum([held for _, held in folds], axis=0).tolist() == [1] * 60
+    for training, held in folds:
+        assert set(papers[training]).isdisjoint(papers[held])
+        assert 0 < examples.similar[training].mean() < 1
 
 
 def test_the_better_method_on_held_out_examples_is_chosen() -> None:
@@ -131,6 +149,18 @@ def test_noise_is_not_taken_for_knowledge() -> None:
         vectors = unit(dice.normal(size=(11, 20)).astype(np.float32))
         similar = np.arange(10) % 2 == 0
         low.append(cross_validate(Examples(vectors[:10], similar, np.zeros(10, int), vectors[10:])).low)
+    assert sum(each > 0.5 for each in low) <= 3
+
+
+@pytest.mark.parametrize("queries", [1, 3, 6])
+def test_noise_on_papers_that_are_judged_several_times_is_not_either(queries: int) -> None:
+    low = []
+    for seed in range(20):
+        dice = np.random.default_rng(seed)
+        vectors = unit(dice.normal(size=(20 + queries, 20)).astype(np.float32))
+        papers, similar = np.tile(np.arange(20), 6), np.tile(np.arange(20) % 2 == 0, 6)
+        groups = np.arange(120) // 20 % queries
+        low.append(cross_validate(Examples(vectors[papers], similar, groups, vectors[20:], papers)).low)
     assert sum(each > 0.5 for each in low) <= 3
 
 
@@ -157,7 +187,7 @@ def test_a_paper_that_is_held_out_is_not_in_the_mean_that_it_is_compared_with() 
     examples = draw_examples(10)
     without = replace(examples, groups=np.full(10, -1), anchors=examples.anchors[:0])
     held = np.arange(10) < 4
-    (mean,) = {tuple(each) for each in teaching._anchors_of(without, held)}
+    (mean,) = {tuple(each) for each in teaching._anchors_of(without, ~held, held)}
     rest = examples.vectors[~held & examples.similar].mean(axis=0, keepdims=True)
     assert mean == pytest.approx(unit(rest)[0])
 

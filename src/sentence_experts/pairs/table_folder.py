@@ -56,7 +56,8 @@ class TableFolder(ABC):
         """Read the manifest of a folder.
 
         Raises:
-            InputError: the folder has no manifest, or a changed one or one of another kind, or a file is missing.
+            InputError: the folder has no manifest, a changed one, or one of another kind; or a file is
+                missing.
         """
         if kind_of(path) != cls.kind:
             missing = "" if (path / MANIFEST).is_file() else f" ({MANIFEST} missing)"

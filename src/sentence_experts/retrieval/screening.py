@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,12 +22,10 @@ from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Sample
-from sentence_experts.retrieval.taught_routes import gather
+from sentence_experts.retrieval.taught_routes import gather, latest_marks
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table
-
-logger = logging.getLogger(__name__)
 
 
 class ScreenConfig(PaperTexts):
@@ -141,14 +138,9 @@ def screen(
     config = ScreenConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
     marks, sample = read_marks(examples)
-    if both := {mark.paper for mark in marks if mark.similar} & {
-        mark.paper for mark in marks if not mark.similar
-    }:
-        logger.warning(
-            f"{len(both):,} papers are marked yes and no, such as {min(both)}: the last mark counts"
-        )
     searcher = Searcher.open(model, opened, config, load_config)
     (on,) = searcher.blend(config.on).routes
+    marks = latest_marks(searcher.papers, _without_anchors(marks))
     return order_papers(searcher, on, marks, sample, config.sample)
 
 
@@ -156,8 +148,8 @@ def order_papers(
     searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], sample: Sample | None = None, draw: int = 0
 ) -> ScreenResult:
     """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers."""
-    marks = [*{mark.paper: mark.model_copy(update={"query": None, "like": ()}) for mark in marks}.values()]
-    taught, _ = gather(searcher, on, marks)
+    marks = [*{mark.paper: mark for mark in _without_anchors(marks)}.values()]
+    taught = gather(searcher, on, marks)
     rows = searcher.papers.rows_of([mark.paper for mark in marks])
     pairs = [(row, mark) for row, mark in zip(rows, marks, strict=True) if row is not None]
     read = {row: mark.similar for row, mark in pairs if not mark.assumed}
@@ -206,6 +198,10 @@ def order_papers(
         newer=max(len(unread) + len(since) - pool, 0),
         sample=sample,
     )
+
+
+def _without_anchors(marks: Sequence[Mark]) -> list[Mark]:
+    return [mark.model_copy(update={"query": None, "like": ()}) for mark in marks]
 
 
 def fit_regression(vectors: Vectors, similar: NDArray[np.bool_]) -> Vectors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.retrieval.papers import Papers
+
+logger = logging.getLogger(__name__)
 
 MIN_EACH = 2  # similar papers, and others
 _ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
@@ -62,8 +66,7 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         entry = self._entries[name]
         if name not in self._fitted:
             (on,) = self._searcher.blend(entry.on or None).routes
-            examples, _ = gather(self._searcher, on, entry.marks)
-            change = METHODS[entry.kind](examples)
+            change = METHODS[entry.kind](gather(self._searcher, on, entry.marks))
             self._fitted[name] = SearchRoute(name, on.document_route, on.query_route, change)
         return self._fitted[name]
 
@@ -153,8 +156,36 @@ def add_taught_route(
     return make_and_store(make, model, out, overwrite, settings, {})
 
 
-def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> tuple[Examples, list[int]]:
-    """Return marks as examples, with the rows of their papers; those that the corpus lacks are left out.
+def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
+    """Return the marks that count, with the ids that the corpus has for their papers.
+
+    Of several on one paper, against the same query or papers, the last one counts; a warning names papers
+    that are marked in both ways.
+    """
+    named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
+    rows = papers.rows_of(named)
+    facts = papers.facts([row for row in rows if row is not None])
+    found = iter(facts)
+    ids = {
+        name: name if row is None else next(found)["paper_id"] for name, row in zip(named, rows, strict=True)
+    }
+    latest, both = dict[str, Mark](), dict[str, None]()
+    for mark in marks:
+        known = mark.model_copy(
+            update={"paper": ids[mark.paper], "like": tuple(ids[name] for name in mark.like)}
+        )
+        if latest.pop(known.key, known).similar != known.similar:
+            both[mark.paper] = None
+        latest[known.key] = known
+    if both:
+        logger.warning(
+            f"{len(both):,} papers are marked yes and no, such as {next(iter(both))}: the last mark counts"
+        )
+    return list(latest.values())
+
+
+def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> Examples:
+    """Return marks as examples; those that the corpus lacks are left out.
 
     They are sorted, so that what is learned does not depend on the order of the marks.
 
@@ -184,5 +215,5 @@ def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> tuple[
     for place, (query, like) in enumerate(anchors):
         if query is None:
             means[place] = searcher.mean_vectors(searcher.papers.find(like), blend)[0][0]
-    examples = Examples(np.stack([vector for _, _, vector in found]), similar, groups, means)
-    return examples, [row for row, _, _ in found]
+    papers = np.array([row for row, _, _ in found], np.int64)
+    return Examples(np.stack([vector for _, _, vector in found]), similar, groups, means, papers)

@@ -23,7 +23,7 @@ from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
-from sentence_experts.retrieval.taught_routes import gather
+from sentence_experts.retrieval.taught_routes import gather, latest_marks
 from sentence_experts.retrieval.teaching import (
     HEAD,
     METHODS,
@@ -170,6 +170,7 @@ def teach(
     marks, _ = read_marks(examples)
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
+    marks = latest_marks(searcher.papers, marks)
     (on,) = searcher.blend(config.on).routes
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
@@ -224,11 +225,11 @@ def _read_word(column: str, cell: str) -> bool | None:
 
 def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str) -> TeachResult:
     """Fit a route to marks and say what it learned; nothing is kept."""
-    examples, rows = gather(searcher, on, marks)
+    examples = gather(searcher, on, marks)
     validated = cross_validate(examples)
     kind = validated.chosen
     taught = SearchRoute(name, on.document_route, on.query_route, METHODS[kind](examples))
-    words, papers = _describe(searcher, on, taught, examples, rows)
+    words, papers = _describe(searcher, on, taught, examples)
     return TeachResult(
         name=name,
         kind=kind,
@@ -238,18 +239,19 @@ def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str)
         **asdict(validated),
         words=words,
         papers=papers,
-        missing=len(marks) - len(rows),
+        missing=len(marks) - len(examples.similar),
     )
 
 
 def _describe(
-    searcher: Searcher, on: SearchRoute, taught: SearchRoute, examples: Examples, rows: Sequence[int]
+    searcher: Searcher, on: SearchRoute, taught: SearchRoute, examples: Examples
 ) -> tuple[dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
     """Return the words, and the papers but notices, that moved most up and down beside the first query."""
     query = examples.anchors[:1]
     if not len(query):
         query = examples.vectors[examples.similar].mean(axis=0, keepdims=True)
     assert taught.taught is not None
+    assert examples.papers is not None
     papers = searcher.vectors(on).papers
     passing = searcher.papers.places(Filters(notices=False))
     found = np.ones(len(papers), bool) if passing is None else passing[papers]
@@ -258,7 +260,7 @@ def _describe(
         scores = searcher.vectors(route).scores(vector[0])
         ranks.append(_ranks(np.where(found, scores, -np.inf)))
     moved = np.log(ranks[0]) - np.log(ranks[1])
-    moved[np.isin(papers, rows)] = 0
+    moved[np.isin(papers, examples.papers)] = 0
     near = found & (np.minimum(*ranks) <= NEAREST)
     order = np.argsort(-np.where(near, moved, 0), kind="stable")
     ways = {

@@ -45,16 +45,25 @@ class Examples:
         groups: number of the query or paper that each was judged against, (examples,); -1 for none, where
             the similar ones are similar to each other.
         anchors: the vectors of these queries and papers, (groups, dimensions), of length 1.
+        papers: row of each one's paper, (examples,), by which papers are held out; None: no paper is judged
+            twice.
     """
 
     vectors: Vectors
     similar: Mask
     groups: NDArray[np.int64]
     anchors: Vectors
+    papers: NDArray[np.int64] | None = None
 
     def only(self, kept: Any) -> Examples:
         """Return some of the examples."""
-        return replace(self, vectors=self.vectors[kept], similar=self.similar[kept], groups=self.groups[kept])
+        return Examples(
+            self.vectors[kept],
+            self.similar[kept],
+            self.groups[kept],
+            self.anchors,
+            None if self.papers is None else self.papers[kept],
+        )
 
     def with_anchors(self) -> Examples:
         """Return the examples with those that they were judged against, which are similar to themselves."""
@@ -151,43 +160,64 @@ def cross_validate(examples: Examples) -> Validated:
     Five or more queries are held out whole, so that the figures hold for other queries too.
     """
     scores = {name: np.full(len(examples.similar), np.nan) for name in ("untaught", *METHODS)}
-    for held in _folds(examples):
-        training, anchors = examples.only(~held), _anchors_of(examples, held)
+    for training, held in _folds(examples):
+        anchors = _anchors_of(examples, training, held)
         for name, values in scores.items():
-            taught = METHODS[name](training) if name in METHODS else TaughtMap()
+            taught = METHODS[name](examples.only(training)) if name in METHODS else TaughtMap()
             papers, queries = taught.papers(examples.vectors[held]), taught.queries(anchors)
             values[held] = np.einsum("ij,ij->i", papers, queries)
     figures = {name: roc_auc(values, examples) for name, values in scores.items()}
     found = Validated(**figures, low=0.0, high=1.0)
-    return replace(found, **_interval(figures[found.chosen], _count_classes(examples)))
+    # Judgements of one paper against several queries count as one: they may all be right or wrong together.
+    repeats = len(examples.similar) / len(np.unique(_papers_of(examples)))
+    return replace(found, **_interval(figures[found.chosen], _count_classes(examples), repeats))
 
 
-def _folds(examples: Examples) -> Iterator[Mask]:
-    """Yield whether each example is held out: whole groups if there are enough, else parts of each."""
-    groups = np.unique(examples.groups)
-    by_group = len(groups) >= FOLDS and groups[0] >= 0
+def _folds(examples: Examples) -> Iterator[tuple[Mask, Mask]]:
+    """Yield which examples are learned from, and which are held out, with their papers.
+
+    Whole groups are held out if there are enough, else parts of each.
+    """
+    groups, papers = np.unique(examples.groups), _papers_of(examples)
     rng = np.random.default_rng(0)
-    numbers = np.zeros(len(examples.groups), np.int64)
-    if by_group:
-        numbers = rng.permutation(len(groups))[np.searchsorted(groups, examples.groups)]
-    else:
-        place = 0  # goes on through the groups, so that folds are of one size
-        for group in groups:
-            for similar in (True, False):
-                own = np.flatnonzero((examples.groups == group) & (examples.similar == similar))
-                numbers[rng.permutation(own)] = place + np.arange(len(own))
-                place += len(own)
-    for fold in range(FOLDS):
-        held = numbers % FOLDS == fold
-        if held.any() and not held.all():
-            yield held
+    if len(groups) >= FOLDS and groups[0] >= 0:
+        numbers = rng.permutation(len(groups))[np.searchsorted(groups, examples.groups)] % FOLDS
+        folds = [(~held & ~np.isin(papers, papers[held]), held) for held in _each_fold(numbers)]
+        # Where the same papers are judged against all queries, other queries have none that are left.
+        if all(_has_both(examples.similar[training]) for training, _ in folds):
+            yield from folds
+            return
+    _, first, of_paper = np.unique(papers, return_index=True, return_inverse=True)
+    numbers = np.zeros(len(papers), np.int64)
+    place = 0  # goes on through the groups, so that folds are of one size
+    for group in groups:
+        for similar in (True, False):
+            own = np.flatnonzero((examples.groups == group) & (examples.similar == similar))
+            own = own[np.isin(own, first)]
+            numbers[rng.permutation(own)] = place + np.arange(len(own))
+            place += len(own)
+    for held in _each_fold(numbers[first][of_paper] % FOLDS):
+        yield ~held, held
 
 
-def _anchors_of(examples: Examples, held: Mask) -> Vectors:
+def _papers_of(examples: Examples) -> NDArray[np.int64]:
+    return np.arange(len(examples.similar)) if examples.papers is None else examples.papers
+
+
+def _each_fold(numbers: NDArray[np.int64]) -> Iterator[Mask]:
+    masks = (numbers == fold for fold in range(FOLDS))
+    return (held for held in masks if held.any() and not held.all())
+
+
+def _has_both(similar: Mask) -> bool:
+    return bool(similar.any() and not similar.all())
+
+
+def _anchors_of(examples: Examples, training: Mask, held: Mask) -> Vectors:
     """Return what each held-out example is compared with: its query, else the mean of the similar ones."""
-    kept = examples.similar & ~held & (examples.groups < 0)
+    kept = examples.similar & training & (examples.groups < 0)
     if not kept.any():
-        kept = examples.similar & ~held
+        kept = examples.similar & training
     mean = unit(examples.vectors[kept].mean(axis=0, keepdims=True)) if kept.any() else examples.anchors[:1]
     anchors: Vectors = np.concatenate([examples.anchors, mean])[examples.groups[held]]  # -1 is the mean
     return anchors
@@ -211,11 +241,12 @@ def _count_classes(examples: Examples) -> list[tuple[int, int]]:
     return [(int(own.sum()), int((~own).sum())) for own in groups]
 
 
-def _interval(auc: float, counts: Sequence[tuple[int, int]]) -> dict[str, float]:
+def _interval(auc: float, counts: Sequence[tuple[int, int]], repeats: float = 1.0) -> dict[str, float]:
     """Return the 95% interval of a ROC-AUC that also holds near 1 (Newcombe 2006, method 5).
 
     `counts` are the numbers of positives and negatives of each group. Only pairs of one group are compared,
-    so the variance is as of a mean over groups which weighs each by its pairs.
+    so the variance is as of a mean over groups which weighs each by its pairs, times the number of `repeats`
+    of a paper.
     """
     pairs = sum(positives * negatives for positives, negatives in counts)
     if not np.isfinite(auc) or not pairs:
@@ -223,7 +254,7 @@ def _interval(auc: float, counts: Sequence[tuple[int, int]]) -> dict[str, float]
     grid = np.linspace(0, 1, 10_001)
     shape = (1 - grid) / (2 - grid) + grid / (1 + grid)
     spread = sum(own[0] * own[1] * (1 + (sum(own) / 2 - 1) * shape) for own in counts if all(own))
-    errors = 1.96 * np.sqrt(grid * (1 - grid) * spread) / pairs
+    errors = 1.96 * np.sqrt(grid * (1 - grid) * spread * repeats) / pairs
     inside = grid[np.abs(grid - auc) <= errors + 1e-9]
     return {"low": float(inside[0]), "high": float(inside[-1])}
 
