@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.small_articles import papers, rejected
+from helpers.small_articles import jats, papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.exports import EXPORTS
 from sentence_experts.corpus.formats.latex import GROUP, latex_to_text, read_grouped, tex_to_text
@@ -311,7 +311,11 @@ def test_files_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCap
     for name in ("a.ris", "b", "c.pdf", "d.pdf", ".hidden"):
         (tmp_path / "library" / name).write_text(RIS)
     assert len(papers(import_corpus([tmp_path / "library"], workers=1))) == 1
-    assert "are left out: 2 .pdf, 1 without ending" in caplog.text
+    assert "that are not read: 2 .pdf, 1 without ending" in caplog.text
+    (tmp_path / "library" / "table.csv").write_text("id,title\n1,Rice\n")
+    (tmp_path / "library" / "article.xml").write_text(jats(title="Rice"))
+    assert len(papers(import_corpus([tmp_path / "library"], workers=1))) == 2
+    assert "that are not read: 2 .pdf, 1 without ending, 1 .csv" in caplog.text
 
 
 def test_an_entry_without_a_key_is_nobodys_parent(tmp_path: Path) -> None:

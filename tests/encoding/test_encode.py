@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import time
 
 import numpy as np
@@ -111,6 +112,11 @@ def test_wrong_use_is_refused_before_anything_is_written(tmp_path, plain, expert
     with pytest.raises(UsageError, match=r"must end in \.parquet or \.npy"):
         encode(plain, source, out=tmp_path / "v.txt")
     table = write_texts(tmp_path, "a.parquet")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("rice\n")
+    with pytest.raises(UsageError, match="would overwrite the input"):
+        encode(plain, tmp_path / "texts", out=tmp_path / "texts", overwrite=True)
+    shutil.rmtree(tmp_path / "texts")
     with pytest.raises(UsageError, match="would overwrite the input"):
         encode(plain, table, out=tmp_path / "a.parquet", column="abstract")
     with pytest.raises(RouteError, match="needs a route"):

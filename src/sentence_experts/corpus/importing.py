@@ -22,6 +22,7 @@ from sentence_experts.corpus.record_files import (
     RecordFiles,
     find_exports_among,
     find_record_files,
+    log_ignored,
 )
 from sentence_experts.corpus.records import CorpusRecords
 from sentence_experts.corpus.user_tables import read_user_tables
@@ -106,6 +107,8 @@ def gather_sources(
     record_paths = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
     article_paths = [path for path in paths if path not in (*corpora, *record_paths)]
     among = [file for path in article_paths if path.is_dir() for file in find_exports_among(path)]
+    for folder in filter(Path.is_dir, article_paths):
+        log_ignored(folder, (*filter(kind_of, folder.rglob("*")), *(file.path for file in among)))
     files = find_sources(article_paths)
     archives = (file.path for file in files if file.kind in ("tar", "zip"))
     elsewhere = frozenset((*archives, *(file.path.resolve() for file in among)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -96,7 +96,7 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
         files = [file for file in _list_files(path) if not file.name.lower().endswith(lists)]
         base = path
         files = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]] or files
-        _log_ignored(path, files)
+        log_ignored(path, files)
     else:
         files, base = [path], path.parent
     if not files:
@@ -112,7 +112,7 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
     return [file for file in found if file.format]
 
 
-def _log_ignored(folder: Path, read: list[Path]) -> None:
+def log_ignored(folder: Path, read: Iterable[Path]) -> None:
     """Log the number of files in a folder that are not read, by the ending of their names."""
     kinds = Counter(
         file.suffix.lower() or "without ending"
@@ -121,7 +121,7 @@ def _log_ignored(folder: Path, read: list[Path]) -> None:
     )
     if kinds:
         named = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(10))
-        logger.info(f"{folder}: files that hold no records by their names are left out: {named}")
+        logger.info(f"{folder}: files that are not read: {named} (a table of your own is given as `papers`)")
 
 
 def find_exports_among(folder: Path) -> list[RecordFile]:

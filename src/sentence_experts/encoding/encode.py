@@ -114,6 +114,7 @@ def encode(
         return np.concatenate(parts).astype(config.precision, copy=False)
     path = Path(out)
     if is_folder(path):
+        _check_not_input(path, texts)
         check_form(path, config.precision)
         tables = find_tables(texts, config.column, config.id_column)
         tables[0].check()
@@ -135,7 +136,12 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
         raise UsageError(
             f"`route={','.join(config.route or ())}`: only a folder holds what this gives: give one as `out`"
         )
-    if out is not None and is_path(source.source) and out.resolve() == Path(source.source).resolve():
+    if out is not None:
+        _check_not_input(out, source.source)
+
+
+def _check_not_input(out: Path, texts: Any) -> None:
+    if is_path(texts) and out.resolve() == Path(texts).resolve():
         raise UsageError(f"{out}: the output would overwrite the input")
 
 

@@ -34,7 +34,11 @@ STRINGS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "st
 # Texts are checked by `texts_of`, whose errors name the fault.
 Texts = Annotated[Any, WithJsonSchema(STRINGS), Field(description="A text, or a list of texts")]
 ModelName = Annotated[
-    str | None, Field(None, description="Name of a model, or NAME:ROUTE; by default the first one")
+    str | None,
+    Field(
+        None,
+        description="Name of a model, or NAME:ROUTE. Default: the only one, for the paths of TEI the first",
+    ),
 ]
 Dimensions = Annotated[
     int | None, Field(None, description="Shorter vectors, from models that were trained for them")

@@ -144,7 +144,7 @@ def describe_difference(name: str, before: Mapping[str, Any]) -> str:
         value = value.get(key) if isinstance(value, dict) else None
     # A reader learns nothing from the hash of an input.
     shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
-    which = "other" if re.search("[^s]s$", name) else "another"
+    which = "other" if re.search("[^s]s$|data$", name) else "another"
     if name.startswith("columns."):  # of vectors: columns.vector.route
         name = name.rpartition(".")[2].replace("fingerprint", "model or route")
     return f"{which} {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
