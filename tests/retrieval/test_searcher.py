@@ -67,6 +67,8 @@ def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
     assert searcher.papers.find(["PMC7", "mine-1", "12"]) == [2, 3, 1]
     liked = searcher.papers.find(["PMC7", "mine-1"])
     blend = searcher.blend()
+    twice = searcher.mean_vectors([*liked, liked[0]], blend)
+    assert np.array_equal(twice, searcher.mean_vectors(liked, blend)), "a paper counts once"
     (compared,) = searcher.compare(searcher.mean_vectors(liked, blend), blend)
     assert sorted(hit.row for hit in searcher.find(compared, 9, searcher.passing(None, liked))) == [0, 1]
     vectors = searcher.vectors(blend.main).of_rows([2, 3])

@@ -252,7 +252,11 @@ class Searcher:
         return route.of_papers(self.encoder.encode(list(texts), route.document_route, normalize=True))
 
     def mean_vectors(self, rows: Sequence[int], blend: Blend) -> list[Vectors]:
-        """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others."""
+        """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others.
+
+        A paper counts once, however often it is named.
+        """
+        rows = list(dict.fromkeys(rows))
         means = [self.vectors(each).of_rows(rows).mean(axis=0, keepdims=True) for each in blend.routes]
         if not all(mean.any() for mean in means):
             raise UsageError("these papers have no text that could be compared")
