@@ -107,6 +107,36 @@ def test_a_taught_route_becomes_one_of_a_model(
         add_taught_route(plain_model, corpus, "other", profile="ann")
 
 
+def test_kinds_that_were_taught_without_routes_share_the_base(
+    tmp_path: Path, corpus: Path, plain_model: Path
+) -> None:
+    rows = examples(16)
+    others = [row | {"similar": place % 2 == 0, "query": QUERY} for place, row in enumerate(rows)]
+    for name, marks in (("first", rows), ("second", others)):
+        teach(plain_model, corpus, marks, name=name, profile="two")
+    options = {"corpus": corpus, "profile": "two"}
+    one = add_taught_route(plain_model, name="first", **options)
+    both = add_taught_route(one, name="second", **options, out=tmp_path / "both")
+    alone = add_taught_route(plain_model, name="second", **options)
+    texts = ["rice in drought", "sleep of rats"]
+    first, second = (both.encode(texts, prompt_name=name) for name in ("first", "second"))
+    assert np.array_equal(first, one.encode(texts, prompt_name="first"))
+    assert second == pytest.approx(alone.encode(texts, prompt_name="second"), abs=1e-4)
+    assert not np.allclose(first, second, atol=1e-2)
+    search = {"profile": "two", "top_k": 40, "sentences": False}
+    wanted, found = (
+        {hit["paper_id"]: hit["score"] for hit in sentence_experts.search(
+            model, corpus, "rice", route="second", **search
+        ).papers[0]}
+        for model in (plain_model, tmp_path / "both")
+    )  # fmt: skip
+    assert found == pytest.approx(wanted, abs=1e-5)
+    with pytest.raises(
+        UsageError, match="'second' was taught without a route, which does not fit this model"
+    ):
+        sentence_experts.search(one, corpus, "rice", route="second", **search)
+
+
 def test_on_routes_with_heads_and_with_experts(
     corpus: Path, plain_model: Path, experts_model: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval import teaching
 from sentence_experts.retrieval.teaching import (
     FOLDS,
+    METHODS,
     Examples,
     Validated,
     cross_validate,
@@ -149,7 +150,7 @@ def test_noise_is_not_taken_for_knowledge() -> None:
         vectors = unit(dice.normal(size=(11, 20)).astype(np.float32))
         similar = np.arange(10) % 2 == 0
         low.append(cross_validate(Examples(vectors[:10], similar, np.zeros(10, int), vectors[10:])).low)
-    assert sum(each > 0.5 for each in low) <= 3
+    assert sum(each > 0.5 for each in low) <= 1
 
 
 @pytest.mark.parametrize("queries", [1, 3, 6])
@@ -161,7 +162,27 @@ def test_noise_on_papers_that_are_judged_several_times_is_not_either(queries: in
         papers, similar = np.tile(np.arange(20), 6), np.tile(np.arange(20) % 2 == 0, 6)
         groups = np.arange(120) // 20 % queries
         low.append(cross_validate(Examples(vectors[papers], similar, groups, vectors[20:], papers)).low)
-    assert sum(each > 0.5 for each in low) <= 3
+    assert sum(each > 0.5 for each in low) <= 1
+
+
+@pytest.mark.parametrize("strength", [0.0, 2.0])
+def test_the_interval_covers_the_figure_of_other_papers(strength: float) -> None:
+    """The true figure is that of the map of all marks, on papers that were not among them."""
+    scale = np.arange(1, 25) ** -0.6
+    kind = np.random.default_rng(99).normal(size=24) / scale
+    missed = 0
+    for seed in range(120):
+        dice = np.random.default_rng(seed)
+        vectors = unit((dice.normal(size=(640, 24)) * scale + np.eye(24)[0]).astype(np.float32))
+        signal = vectors @ kind
+        similar = strength * (signal - signal.mean()) / signal.std() + dice.normal(size=640) > 0
+        examples = Examples(vectors[:40], similar[:40], np.full(40, -1), vectors[:0])
+        found = cross_validate(examples)
+        taught = METHODS[found.chosen](examples)
+        middle = vectors[:40][similar[:40]].mean(axis=0, keepdims=True)
+        scores = taught.papers(vectors[40:]) @ taught.queries(unit(middle))[0]
+        missed += not found.low <= roc_auc_score(similar[40:], scores) <= found.high
+    assert missed <= 12, "5% of 120 are 6, and more than 12 come once in 100 times"
 
 
 def test_papers_are_compared_within_a_group_only() -> None:

@@ -50,7 +50,7 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
             if name in model_routes:
                 continue
             try:
-                searcher.blend(entry.on or None)
+                _find_route(searcher, entry)
             except (RouteError, UsageError):
                 on = f"on {entry.on!r}" if entry.on else "without a route"
                 self.unfit[name] = f"{name!r} was taught {on}, which does not fit this model: teach it again"
@@ -65,9 +65,7 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
     def __getitem__(self, name: str) -> SearchRoute:
         entry = self._entries[name]
         if name not in self._fitted:
-            (on,) = self._searcher.blend(entry.on or None).routes
-            change = METHODS[entry.kind](gather(self._searcher, on, entry.marks))
-            self._fitted[name] = SearchRoute(name, on.document_route, on.query_route, change)
+            self._fitted[name] = _fit(self._searcher, name, entry, _find_route(self._searcher, entry))
         return self._fitted[name]
 
     def check(self, route: Any) -> None:
@@ -86,6 +84,19 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         return len(self._entries)
 
 
+def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
+    """Return the model's route that another one was taught on; RouteError or UsageError if it has none."""
+    if not entry.on and searcher.encoder.known_routes.prompts:
+        raise UsageError("the model has routes")
+    (on,) = searcher.blend(entry.on or None).routes
+    return on
+
+
+def _fit(searcher: Searcher, name: str, entry: TaughtEntry, on: SearchRoute) -> SearchRoute:
+    change = METHODS[entry.kind](gather(searcher, on, entry.marks))
+    return SearchRoute(name, on.document_route, on.query_route, change)
+
+
 def add_taught_route(
     model: str | Path | SentenceTransformer,
     corpus: CorpusFolder | Path | str,
@@ -97,10 +108,10 @@ def add_taught_route(
 ) -> ExpertEncoder:
     """Write a taught route into a model, as a head.
 
-    The head shares the expert or adapter of the route that it was taught on. Where queries are moved
-    (Rocchio), or have another route than papers, there are two: `name` for papers and `name query` for
-    queries; `search` and the server pair them. Lengths of vectors before scaling differ between texts, so
-    queries are moved by a little more or less than beside the corpus.
+    The head shares the expert or adapter of the route that it was taught on, or the base if it was taught on
+    a model without routes. Where queries are moved (Rocchio), or have another route than papers, there are
+    two: `name` for papers and `name query` for queries; `search` and the server pair them. Lengths of vectors
+    before scaling differ between texts, so queries are moved by a little more or less than beside the corpus.
 
     Args:
         model: a model in memory, or the path or name of one: a dense encoder, or one with routes.
@@ -121,23 +132,29 @@ def add_taught_route(
     opened = CorpusFolder.open(corpus)
     entry = Profile(opened, profile).read().entry(name)
     encoder = BatchEncoder.open(model)
+    on_base = not entry.on and bool(encoder.routes)  # it was taught on a model without routes
 
     def make(grown: Any) -> ExpertEncoder:
-        searcher = Searcher(encoder, opened, entry.unit)
         if name in encoder.routes:
             raise UsageError(f"`name`: the model has a route {name!r} already")
-        taught = TaughtRoutes(searcher, ProfileState(routes={name: entry}))
-        taught.check(name)
-        route = taught[name]
-        change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), f"{name} query"
+        known, of_queries, width = getattr(grown, "head_routes", {}), f"{name} query", encoder.dimension
+        same = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
+        searcher, made = Searcher(encoder, opened, entry.unit), grown
+        if on_base:
+            made = with_heads(grown, {name: same})
+            searcher = Searcher(BatchEncoder(made), opened, entry.unit)
+            (begun,) = searcher.blend(name).routes
+        else:
+            TaughtRoutes(searcher, ProfileState(routes={name: entry})).check(name)
+            begun = _find_route(searcher, entry)
+        route = _fit(searcher, name, entry, begun)
+        change = route.taught
         assert change is not None
         sides = {name: route.document_route}
         if change.shift is not None or route.query_route != route.document_route:
             sides[of_queries] = route.query_route
-        width = encoder.dimension
-        made: ExpertEncoder = grown
         for side, on in sides.items():
-            weight, bias = known.get(on, (np.eye(width, dtype=np.float32), np.zeros(width, np.float32)))
+            weight, bias = known.get(on, same)
             if change.weight is not None:
                 weight, bias = change.weight @ weight, change.weight @ bias
             made = with_heads(made, {side: (weight, bias)}, on=on)
@@ -149,10 +166,11 @@ def add_taught_route(
                 made = with_heads(made, {side: (weight, bias + length * change.shift)})
         if of_queries in sides:
             made.routed_model.config.search_routes |= {of_queries: name}
-        return made
+        return made  # type: ignore[no-any-return]
 
     marks = [mark.model_dump(mode="json") for mark in entry.marks]
-    settings = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
+    settings: dict[str, Any] = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
+    settings |= {"on_base": True} if on_base else {}
     return make_and_store(make, model, out, overwrite, settings, {})
 
 

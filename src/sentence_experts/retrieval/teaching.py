@@ -31,6 +31,9 @@ TEMPERATURE = 0.1
 STEPS, RATE = 80, 0.05
 AT_ONCE = 150  # examples per step
 FOLDS = 5
+# Folds share most of what they learn from, so their mean varies more than that of so many independent ones:
+# 1/J + n2/n1 in place of 1/J (Nadeau and Bengio 2003, Inference for the generalization error, section 3).
+SHARED = 1 + FOLDS / (FOLDS - 1)
 MARGIN = 0.2  # of ROC-AUC by which Rocchio's method must be better: few held-out examples often err by less
 HEAD, ROCCHIO = "head", "rocchio"
 
@@ -170,7 +173,7 @@ def cross_validate(examples: Examples) -> Validated:
     found = Validated(**figures, low=0.0, high=1.0)
     # Judgements of one paper against several queries count as one: they may all be right or wrong together.
     repeats = len(examples.similar) / len(np.unique(_papers_of(examples)))
-    return replace(found, **_interval(figures[found.chosen], _count_classes(examples), repeats))
+    return replace(found, **_interval(figures[found.chosen], _count_classes(examples), repeats * SHARED))
 
 
 def _folds(examples: Examples) -> Iterator[tuple[Mask, Mask]]:
@@ -241,12 +244,11 @@ def _count_classes(examples: Examples) -> list[tuple[int, int]]:
     return [(int(own.sum()), int((~own).sum())) for own in groups]
 
 
-def _interval(auc: float, counts: Sequence[tuple[int, int]], repeats: float = 1.0) -> dict[str, float]:
+def _interval(auc: float, counts: Sequence[tuple[int, int]], factor: float = 1.0) -> dict[str, float]:
     """Return the 95% interval of a ROC-AUC that also holds near 1 (Newcombe 2006, method 5).
 
     `counts` are the numbers of positives and negatives of each group. Only pairs of one group are compared,
-    so the variance is as of a mean over groups which weighs each by its pairs, times the number of `repeats`
-    of a paper.
+    so the variance is as of a mean over groups which weighs each by its pairs, times a factor.
     """
     pairs = sum(positives * negatives for positives, negatives in counts)
     if not np.isfinite(auc) or not pairs:
@@ -254,7 +256,7 @@ def _interval(auc: float, counts: Sequence[tuple[int, int]], repeats: float = 1.
     grid = np.linspace(0, 1, 10_001)
     shape = (1 - grid) / (2 - grid) + grid / (1 + grid)
     spread = sum(own[0] * own[1] * (1 + (sum(own) / 2 - 1) * shape) for own in counts if all(own))
-    errors = 1.96 * np.sqrt(grid * (1 - grid) * spread * repeats) / pairs
+    errors = 1.96 * np.sqrt(grid * (1 - grid) * spread * factor) / pairs
     inside = grid[np.abs(grid - auc) <= errors + 1e-9]
     return {"low": float(inside[0]), "high": float(inside[-1])}
 
