@@ -127,6 +127,7 @@ def test_kinds(title: str, article_type: str | None, kind: str) -> None:
     ("title", "retracted"),
     [
         ("RETRACTED: Rice", True), ("Retracted Article: Rice", True), ("[Retracted] Rice", True),
+        ("<b>RETRACTED:</b> Rice", True), ("<b>RETRACTED</b>: Rice", True),
         ("WITHDRAWN: Rice", True), ("RETRACTED - Rice", True), ("RETRACTED CHAPTER – Rice", True),
         ("Rice (Retracted article. See vol. 3, pg. 7, 2012)", True), ("Rice (RETRACTED)", True),
         ("Retracted tongues in frogs", False), ("Withdrawn-avoidant children", False),

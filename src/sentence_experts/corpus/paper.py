@@ -40,7 +40,7 @@ _KIND_OF_TITLE = {
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED_TITLE = re.compile(
-    r"\W*(retracted|withdrawn)( (article|paper|chapter))?(\s*[:\])–—]|\s+-)|"
+    r"(\W|<\w+>)*(retracted|withdrawn)( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
     r".*\(retracted( (article|paper|chapter))?\b[^()]*\)\W*$", re.I)  # fmt: skip
 
 
