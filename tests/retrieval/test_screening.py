@@ -126,6 +126,27 @@ def test_what_is_read_after_a_sample_is_taken_off_its_bound(corpus: Path, plain_
     assert "with 2 that came after it" in grown.verdict
 
 
+@pytest.mark.parametrize("size", [9, 1_000])
+def test_papers_that_come_after_a_sample_stay_outside_it(
+    plain_model: Path, tmp_path: Path, size: int
+) -> None:
+    papers = searched_papers()
+    smaller = sentence_experts.import_corpus(papers=papers[:30], out=tmp_path / "some")
+    whole = sentence_experts.import_corpus(papers=papers, out=tmp_path / "whole")
+    rows = screen(plain_model, smaller, read_papers(), sample=size).papers
+    for row in rows:
+        if row["sampled"] == "yes":
+            row["similar"] = "yes" if row["paper_id"] in CROPS else "no"
+    grown = screen(plain_model, whole, rows)
+    assert grown.newer >= len(papers) - 31
+    assert grown.pool == screen(plain_model, smaller, rows).pool
+    again = screen(plain_model, whole, grown.papers)
+    assert (again.papers, again.verdict) == (grown.papers, grown.verdict), "the list itself, given back"
+    read = [row | {"similar": row["similar"] or "no"} for row in grown.papers[:5]] + grown.papers[5:]
+    more = screen(plain_model, whole, read)
+    assert (more.pool, more.newer) == (grown.pool, grown.newer - sum(not row["sampled"] for row in read[:5]))
+
+
 def test_a_sample_tells_of_the_papers_that_are_still_there(
     corpus: Path, plain_model: Path, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma
 from pathlib import Path
@@ -164,6 +164,7 @@ def order_papers(
         sample = Sample(papers=tuple(ids[row] for row in first), before=before, pool=len(unread))
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
     before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
+    others = None if sample is None or sample.others is None else {*searcher.papers.rows_of(sample.others)}
     waiting = [row for row in drawn if row in scores and row not in read]
     order = list(dict.fromkeys([*waiting, *sorted(unread, key=lambda row: -scores[row])]))
     papers = [
@@ -171,7 +172,7 @@ def order_papers(
             "rank": number if row not in read else None,
             "paper_id": ids[row],
             "similar": None if row not in read else "yes" if read[row] else "no",
-            "sampled": None if sample is None or row in before_it else "yes" if row in drawn else "no",
+            "sampled": _tell_sampled(row, sample, drawn, before_it, others),
             "score": scores.get(row),
             "title": titles[row],
         }
@@ -180,8 +181,8 @@ def order_papers(
     since = [similar for row, similar in read.items() if row not in before_it]
     found = [similar for row, similar in read.items() if row in drawn]
     pool = len(unread) + len(since)  # papers may have left the corpus, or come into it
-    if sample and sample.others is not None:
-        pool = sum(row in scores for row in (*drawn, *searcher.papers.rows_of(sample.others)))
+    if others is not None:
+        pool = sum(row in scores for row in {*drawn, *others})
     elif sample and sample.pool is not None:
         pool = min(sample.pool, pool)
     return ScreenResult(
@@ -198,6 +199,24 @@ def order_papers(
         newer=max(len(unread) + len(since) - pool, 0),
         sample=sample,
     )
+
+
+def _tell_sampled(
+    row: int,
+    sample: Sample | None,
+    drawn: Container[Any],
+    before: Container[Any],
+    others: Container[Any] | None,
+) -> str | None:
+    """Return whether a paper was drawn; None if it was not among those that the sample was drawn from.
+
+    So papers that came after the sample do not become part of it when the list is the next round's table.
+    """
+    if sample is None or row in before:
+        return None
+    if row in drawn:
+        return "yes"
+    return "no" if others is None or row in others else None
 
 
 def _without_anchors(marks: Sequence[Mark]) -> list[Mark]:

@@ -211,7 +211,7 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error
-    sample = Sample(papers=tuple(drawn), before=tuple(before), others=tuple(others) or None)
+    sample = Sample(papers=tuple(drawn), before=tuple(before), others=tuple(others))
     return marks, sample if drawn else None
 
 
