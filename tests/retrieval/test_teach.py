@@ -294,6 +294,7 @@ def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:
         ({"paper": "10.1/x", "similar": "perhaps"}, "row 1: yes or no for `similar`, not 'perhaps'"),
         ({"paper": None, "similar": True}, "row 1: give a `paper`"),
         ({"paper": "10.1/x", "similar": True, "query": "x" * 3000}, "row 1: String should have at most"),
+        ({"paper": "10.1/x", "similar": "y", "query": "rice", "like": "10.1/y"}, "row 1: .* not both"),
     ):
         with pytest.raises(InputError, match=reason):
             read_marks([row])

@@ -135,6 +135,27 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_before(own: RunningServer,
     assert answer.status_code == 200
 
 
+def test_keys_are_read_again_on_sighup(experts_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("old\n")
+    arguments = (f"m={experts_model}", "--api-key-file", file, "--workers", "1")
+    with running_server(*arguments) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+
+        def status_of(key: str) -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            return client.get("/v1/models", headers=headers).status_code
+
+        assert (status_of("old"), status_of("new")) == (200, 401)
+        file.write_text("new\n")
+        server.send(signal.SIGHUP)
+        eventually(lambda: status_of("new") == 200)
+        assert status_of("old") == 401
+        file.unlink()
+        server.send(signal.SIGHUP)
+        eventually(lambda: "the keys before stay" in server.log)
+        assert (status_of("old"), status_of("new")) == (401, 200)
+
+
 def test_a_client_that_leaves_frees_its_place(own: RunningServer) -> None:
     body = json.dumps({"model": "m:crops", "input": LONG * 5}).encode()
     host, _, port = own.url.removeprefix("http://").partition(":")

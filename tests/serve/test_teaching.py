@@ -297,6 +297,7 @@ def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient)
         ("", {"on": "m:nothing"}, 404, "on: no route 'm:nothing'"),
         ("", {"name": 3}, 422, "name"),
         ("/marks", {"marks": [{"paper": "10.1/none", "similar": True}]}, 422, "marks: no paper"),
+        ("/marks", marks(2, like=["10.1/none"]), 422, "marks.0.like: give `query` or `like`, not both"),
         ("/marks", {"marks": [{"paper": "10.1/none"}]}, 422, "marks.0.similar: this field is needed"),
         ("/marks", {"marks": [{"paper": "x", "similar": True, "query": "x" * 2001}]}, 422, "marks.0.query"),
         ("/marks", marks(20) | {"marks": marks(20)["marks"] * 6}, 422, "marks: "),

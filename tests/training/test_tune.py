@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,26 @@ def test_trials_can_be_added(result: TuneResult, pairs: Pairs, experts_model: Pa
     assert (fewer.trials, fewer.best) == (more.trials, more.best)
     assert more.trials[:3] == result.trials
     assert len(more.trials) == 4
+
+
+def test_a_finished_trial_that_was_changed_is_kept(
+    result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "search"
+    shutil.copytree(result.out, out)
+    trial = out / "trials" / f"{result.best.number:03}"
+    (trial / "notes.txt").write_text("mine")
+    for name in ("model/README.md", "run.json", "config.yaml"):
+        whole = (trial / name).read_bytes()
+        (trial / name).write_bytes(whole + b"\n# my remark\n")
+        before = {file: file.read_bytes() for file in sorted(out.rglob("*")) if file.is_file()}
+        for trials in (3, 4):
+            with pytest.raises(InputError, match=rf"{name}.*has changed.*remove {trial} to make this trial"):
+                tune(experts_model, pairs, out=out, space=SPACE, trials=trials, **SHARED)
+        assert {file: file.read_bytes() for file in before} == before
+        (trial / name).write_bytes(whole)
+    again = tune(experts_model, pairs, out=out, space=SPACE, trials=3, **SHARED)
+    assert (again.best, (trial / "notes.txt").read_text()) == (result.best, "mine")
 
 
 def test_failed_trial_is_recorded_and_the_search_continues(

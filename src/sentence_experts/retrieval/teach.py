@@ -44,7 +44,8 @@ from sentence_experts.tables import (
 _SMALL = 0.65  # a ROC-AUC that is hardly of use
 NEAREST = 100  # papers among which others rose or fell
 SHOWN, WORDS = 5, 8
-_YES, _NO = ("1", "true", "yes", "similar", "+"), ("0", "false", "no", "not similar", "-")
+_YES = ("1", "1.0", "true", "yes", "y", "similar", "+")  # 1.0: pandas, where cells are empty
+_NO = ("0", "0.0", "false", "no", "n", "not similar", "-")
 _COLUMNS = ("similar", "query", "like", "sampled")
 
 
@@ -201,6 +202,8 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
             similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
             if not paper:
                 raise BadRowError("give a `paper`")
+            if query and like:
+                raise BadRowError("give `query` or `like`, not both")
             if is_drawn is not None:
                 (drawn if is_drawn else others).append(paper)
             elif similar is not None:

@@ -80,7 +80,7 @@ def build_app(
         redoc_url=None,
         responses={"default": {"description": "Refused: the answer says in one sentence why"}},
     )
-    app.state.engine, app.state.library = engine, library
+    app.state.engine, app.state.library, app.state.keys = engine, library, keys
     if library is not None:
         with suppress(SentenceExpertsError):
             mcp.load_server()  # now, for the first request would wait for the import

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic_core import to_json
@@ -37,14 +36,28 @@ HEADERS = {
 
 
 class Keys:
-    """The keys that clients may send; only their hashes stay in memory."""
+    """The keys that clients may send, of a file; only their hashes stay in memory."""
 
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._hashes = [_hash(key) for key in keys]
+    def __init__(self, path: Path) -> None:
+        """Read a file with a key per line; empty lines and lines that begin with # are left out.
 
-    @classmethod
-    def read(cls, path: Path) -> Keys:
-        """Read the keys of a file, one per line; empty lines and lines that begin with # are left out."""
+        Raises:
+            InputError: it cannot be read, or has no key, or one that clients cannot send.
+        """
+        self.path = path
+        self._hashes = self._read()
+
+    def read_again(self) -> None:
+        """Read the file again; if it cannot be read, the keys before stay."""
+        try:
+            self._hashes = self._read()
+        except InputError as error:
+            logger.error(f"the keys before stay: {error}")
+        else:
+            logger.info(f"{self.path}: keys read again")
+
+    def _read(self) -> list[bytes]:
+        path = self.path
         try:
             if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
                 raise InputError(f"{path}: not a file; write the keys to one, one per line")
@@ -57,7 +70,7 @@ class Keys:
                 raise InputError(f"{path}: line {number}: clients can send keys of printable ASCII only")
         if not keys:
             raise InputError(f"{path}: no key in it; write one per line")
-        return cls(list(keys.values()))
+        return [_hash(key) for key in keys.values()]
 
     def allow(self, sent: str) -> bool:
         """Return whether `sent` is one of the keys, in a time that does not depend on how near it is."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
     from sentence_experts.serve.engine import EmbeddingEngine
+    from sentence_experts.serve.guard import Keys
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def create_app(
 
     config = ServeConfig.of(config, **settings)
     check_host(config)
-    keys = Keys.read(config.api_key_file) if config.api_key_file else None
+    keys = Keys(config.api_key_file) if config.api_key_file else None
     corpus, followed = None, None  # a wrong path is known at once
     if config.corpus and is_source(config.corpus):
         followed = FollowedSource(config.corpus)
@@ -105,7 +106,8 @@ def serve(
 ) -> None:
     """Serve models over HTTP until the process gets SIGINT or SIGTERM.
 
-    Accepted requests are then finished first. On SIGHUP, models are loaded again from their folders.
+    Accepted requests are then finished first. On SIGHUP, models are loaded again from their folders, and keys
+    from their file.
 
     Args:
         models: models, as in `create_app`.
@@ -146,11 +148,13 @@ def serve(
     gc.collect()
     gc.freeze()
     _show_access()
-    _server(server_config, app.state.engine, address).run([listener])
+    _server(server_config, app.state.engine, app.state.keys, address).run([listener])
     gc.unfreeze()  # DuckDB complains about what is left at the end
 
 
-def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str) -> uvicorn.Server:
+def _server(
+    server_config: uvicorn.Config, engine: EmbeddingEngine, keys: Keys | None, address: str
+) -> uvicorn.Server:
     """Return a uvicorn server that finishes accepted requests after a signal to stop, and then returns."""
     import uvicorn
 
@@ -174,6 +178,8 @@ def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str
                 self.handle_exit(number, None)
 
             def load_again() -> None:
+                if keys is not None:
+                    keys.read_again()
                 tasks.append(loop.create_task(engine.models.reload()))
 
             tasks: list[asyncio.Task[None]] = []

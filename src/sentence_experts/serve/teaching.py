@@ -114,6 +114,8 @@ async def mark(request: Request) -> Response:
         rows = library.rows([each.paper for each in body.marks], "marks")
         ids = [each["paper_id"] for each in library.papers.facts(rows)]
         for place, each in enumerate(body.marks):
+            if each.query is not None and each.like:
+                raise RequestError(422, "give `query` or `like`, not both", f"marks.{place}.like")
             library.rows(each.like, f"marks.{place}.like")
         marks = [
             Mark(paper=paper, similar=bool(each.similar), query=each.query, like=tuple(each.like))

@@ -23,7 +23,7 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE
-from sentence_experts.storage import NoSpaceError, check_apart, output, temporary_folder
+from sentence_experts.storage import RECORD, NoSpaceError, check_apart, output, read_record, temporary_folder
 from sentence_experts.training.config import TrainConfig, TuneConfig
 from sentence_experts.training.data import open_data
 from sentence_experts.training.run import train
@@ -131,7 +131,7 @@ def tune(
     Raises:
         UsageError: `out` holds something else, or there is nothing to search.
         SentenceExpertsError: every trial failed.
-        InputError: the model, the data or the space cannot be read.
+        InputError: the model, the data or the space cannot be read, or a finished trial has changed.
 
     Example:
         >>> space = {"batch_size": {"type": "int", "low": 4, "high": 6}}
@@ -182,11 +182,14 @@ def _run_trials(
         drawn = {name: values.draw(random) for name, values in space.items()}
         logger.info(f"trial {number} ({number + 1} of {count}): {drawn}")
         folder, settings = out / TRIALS / f"{number:03}", {**shared, **drawn}
+        is_finished = (folder / RUN_FILE).is_file() or bool((read_record(folder / RECORD) or {}).get("files"))
         try:
             result = train(deepcopy(model), data, out=folder, **settings)
         except NoSpaceError:
             raise
         except FAILURES as error:
+            if is_finished:
+                raise InputError(f"{error} (remove {folder} to make this trial alone again)") from error
             logger.info(f"the trial failed: {error}")
             shutil.rmtree(folder, ignore_errors=True)  # tried again if the search is continued
             trials.append(Trial(number, drawn, None, failure=str(error)))
