@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -261,6 +262,17 @@ def test_a_wrong_source_leaves_the_corpus_as_it_was(tmp_path: Path, article: Pat
     with pytest.raises(InputError, match="no such file"):
         add_to_corpus(corpus, [tmp_path / "none.ris"], workers=1)
     assert len(papers(CorpusFolder.open(tmp_path / "corpus"))) == 1
+
+
+def test_tables_that_were_changed_are_not_made_anew(tmp_path: Path, article: Path) -> None:
+    corpus = import_corpus([article], tmp_path / "corpus", workers=1)
+    table = pq.read_table(corpus.papers)
+    titles = pa.array([f"{title} (mine)" for title in table["title"].to_pylist()])
+    write_parquet(corpus.papers, table.set_column(table.column_names.index("title"), "title", titles))
+    before = corpus.papers.read_bytes()
+    with pytest.raises(InputError, match=r"papers\.parquet has changed since it was written"):
+        add_to_corpus(corpus.path, [ris(tmp_path, "one.ris", "b")], workers=1)
+    assert corpus.papers.read_bytes() == before
 
 
 def test_a_fetched_corpus_does_not_lose_its_domains_silently(tmp_path: Path, article: Path) -> None:

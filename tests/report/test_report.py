@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from html.parser import HTMLParser
 from io import StringIO
@@ -150,6 +151,17 @@ def test_reports_have_their_names(analysis: Analysis, audited: Audit, tmp_path: 
     page = write_report(audited, tmp_path / "audit")
     assert page == tmp_path / "audit" / "report.html"
     assert "memory of training, with and without leaked test pairs" in page.read_text()
+
+
+def test_a_report_that_was_edited_since_is_kept_if_that_is_asked(audited: Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
+    page = write_report(audited, tmp_path, keep=True)
+    page.write_text("edited")
+    assert write_report(audited, tmp_path, keep=True).read_text() == "edited"
+    os.utime(page, ns=(1, 1))  # older than the result
+    assert "memory of training" in write_report(audited, tmp_path, keep=True).read_text()
+    page.write_text("edited")
+    assert "memory of training" in write_report(audited, tmp_path).read_text()
 
 
 def test_figure_of_similarity(tmp_path: Path) -> None:

@@ -140,6 +140,11 @@ def test_papers_that_come_after_a_sample_stay_outside_it(
     grown = screen(plain_model, whole, rows)
     assert grown.newer >= len(papers) - 31
     assert grown.pool == screen(plain_model, smaller, rows).pool
+    twice = [
+        {"paper_id": row["paper_id"], "similar": row["similar"]} for row in rows if row["sampled"] == "yes"
+    ]
+    for table in ([*rows, *twice], [*twice, *rows]):
+        assert screen(plain_model, whole, table).verdict == grown.verdict, "some papers stand twice"
     again = screen(plain_model, whole, grown.papers)
     assert (again.papers, again.verdict) == (grown.papers, grown.verdict), "the list itself, given back"
     read = [row | {"similar": row["similar"] or "no"} for row in grown.papers[:5]] + grown.papers[5:]

@@ -79,7 +79,7 @@ def show_report(result: Result, out: Path | None) -> None:
         show(line)
     show_verdict(report.verdict.lines())
     if out is not None:
-        show(f"report: {write_report(result, out)}")
+        show(f"report: {write_report(result, out, keep=True)}")
 
 
 def show_verdict(lines: Iterable[str]) -> None:

@@ -146,4 +146,4 @@ def similarity(
     from sentence_experts.report.write import write_report  # imports torch: after the checks
 
     show(measured)
-    show(f"{out / FIGURES}, {write_report(measured, out)}")
+    show(f"{out / FIGURES}, {write_report(measured, out, keep=True)}")

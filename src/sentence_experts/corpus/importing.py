@@ -209,7 +209,8 @@ def add_to_corpus(
         citations: a table of citations between them.
 
     Raises:
-        InputError: as `import_corpus`, or there is no corpus, or one of 0.2.0 or earlier.
+        InputError: as `import_corpus`, or there is no corpus, or one of 0.2.0 or earlier, or one whose tables
+            have changed since they were written.
         UsageError: nothing to add or complete, or the corpus was fetched: its tables of domains and
             provenance belong to its queries.
 
@@ -223,6 +224,7 @@ def add_to_corpus(
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
     with open_corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
+        before.fingerprint()  # refuses tables that were changed: they are made anew of the records
         if before.domains is not None:
             raise UsageError(
                 f"{folder}: fetched by queries, whose domains and provenance a merged corpus does not have; "

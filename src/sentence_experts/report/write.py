@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.results import Result
+from sentence_experts.evaluation.results import Result, StoredResult
 from sentence_experts.progress import announce
 from sentence_experts.report.content import Report, html, markdown
 from sentence_experts.storage import explained, replacing
@@ -36,11 +36,16 @@ def report_of(result: Result) -> Any:
 
 
 @announce("writing the report")
-def write_report(result: Result, out: Path | str) -> Path:
+def write_report(result: Result, out: Path | str, keep: bool = False) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
     That is report.html of an evaluation on pairs or of an audit, tasks.md of an evaluation on tasks,
     analysis.html of an analysis, and similarity.png of the similarity of routes.
+
+    Args:
+        result: the result.
+        out: the folder.
+        keep: leave a report that was written after the result in the folder: it may have been edited.
 
     Raises:
         UsageError: there is no report of this kind of result.
@@ -50,10 +55,16 @@ def write_report(result: Result, out: Path | str) -> Path:
         >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
         'report.html'
     """
+    path = Path(out) / _REPORTS.get(type(result).__name__, ("",))[0]
+    if keep and isinstance(result, StoredResult) and _is_newer(path, Path(out) / result.FILES[0]):
+        return path
     made = report_of(result)
-    path = Path(out) / _REPORTS[type(result).__name__][0]
     if isinstance(made, Report):
         made = (markdown if path.suffix == ".md" else html)(made).encode()
     with explained(path), replacing(path) as temporary:
         temporary.write_bytes(made)
     return path
+
+
+def _is_newer(report: Path, result: Path) -> bool:
+    return report.is_file() and result.is_file() and report.stat().st_mtime_ns >= result.stat().st_mtime_ns

@@ -34,7 +34,7 @@ def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -
         evaluation = sentence_experts.evaluate(models, data, out=out, **settings)
     except UsageError:
         evaluation = sentence_experts.evaluate(models, data, out=out, overwrite=True, **settings)
-    sentence_experts.write_report(evaluation, out)
+    sentence_experts.write_report(evaluation, out, keep=True)
 
 
 # Steps that are more than a call of a public function.

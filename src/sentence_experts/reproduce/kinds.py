@@ -343,7 +343,9 @@ def analyse_language_model(
 ) -> None:
     """Compare hidden states and routing weights on rated pairs, and write the report."""
     embedder = sentence_experts.MoeEmbedder(model, **read)
-    sentence_experts.write_report(sentence_experts.analyse(embedder, pairs, out=out, **settings), out)
+    sentence_experts.write_report(
+        sentence_experts.analyse(embedder, pairs, out=out, **settings), out, keep=True
+    )
 
 
 CALLS |= {

@@ -163,8 +163,10 @@ def order_papers(
         before = tuple(ids[row] for row in read)
         sample = Sample(papers=tuple(ids[row] for row in first), before=before, pool=len(unread))
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
-    before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
     others = None if sample is None or sample.others is None else {*searcher.papers.rows_of(sample.others)}
+    before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
+    if sample:  # a paper may stand twice in the table
+        before_it -= {*drawn, *(others or ())}
     waiting = [row for row in drawn if row in scores and row not in read]
     order = list(dict.fromkeys([*waiting, *sorted(unread, key=lambda row: -scores[row])]))
     papers = [

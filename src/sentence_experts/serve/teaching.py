@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Set
 from typing import Annotated, Any
 
@@ -135,6 +136,9 @@ async def mark_list(request: Request) -> Response:
     library: Library = request.app.state.library
     if (body.text is None) == (body.keyword is None):
         raise RequestError(422, "give `text` or `keyword`", "text")
+    if body.text is not None and _is_table_of_marks(body.text):
+        why = "a table with a column `similar` is for the command `teach`; give a list of papers"
+        raise RequestError(422, why, "text")
 
     def change(state: ProfileState) -> Told:
         papers, unknown, marked = library.papers, list[str](), dict[int, bool]()
@@ -160,6 +164,12 @@ async def mark_list(request: Request) -> Response:
         return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)
+
+
+def _is_table_of_marks(text: str) -> bool:
+    header = text.lstrip("\ufeff \n").partition("\n")[0].lower()
+    columns = {each.strip(' \r"') for each in re.split("[,;\t]", header)}
+    return "similar" in columns and not columns.isdisjoint({"paper", "paper_id"})
 
 
 @router.post("/begin", openapi_extra=body_of(BeginRequest))
