@@ -119,7 +119,7 @@ def test_an_evaluation_with_other_settings_is_replaced(monkeypatch: pytest.Monke
         replaced.append(given)
 
     monkeypatch.setattr("sentence_experts.evaluate", evaluate)
-    monkeypatch.setattr("sentence_experts.write_report", lambda *_: None)
+    monkeypatch.setattr("sentence_experts.write_report", lambda *_, keep: None)
     Step("evaluate", {"models": {}, "data": "d", "out": "o"}).run()
     assert replaced == [{"out": "o"}]
 
