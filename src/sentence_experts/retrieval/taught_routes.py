@@ -137,41 +137,50 @@ def add_taught_route(
     def make(grown: Any) -> ExpertEncoder:
         if name in encoder.routes:
             raise UsageError(f"`name`: the model has a route {name!r} already")
-        known, of_queries, width = getattr(grown, "head_routes", {}), f"{name} query", encoder.dimension
-        same = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
-        searcher, made = Searcher(encoder, opened, entry.unit), grown
         if on_base:
-            made = with_heads(grown, {name: same})
-            searcher = Searcher(BatchEncoder(made), opened, entry.unit)
+            width = encoder.dimension
+            grown = with_heads(grown, {name: (np.eye(width), np.zeros(width))})
+            searcher = Searcher(BatchEncoder(grown), opened, entry.unit)
             (begun,) = searcher.blend(name).routes
+            route = _fit(searcher, name, entry, begun)
         else:
-            TaughtRoutes(searcher, ProfileState(routes={name: entry})).check(name)
-            begun = _find_route(searcher, entry)
-        route = _fit(searcher, name, entry, begun)
-        change = route.taught
-        assert change is not None
-        sides = {name: route.document_route}
-        if change.shift is not None or route.query_route != route.document_route:
-            sides[of_queries] = route.query_route
-        for side, on in sides.items():
-            weight, bias = known.get(on, same)
-            if change.weight is not None:
-                weight, bias = change.weight @ weight, change.weight @ bias
-            made = with_heads(made, {side: (weight, bias)}, on=on)
-            if side == of_queries and change.shift is not None:
-                facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
-                texts = [each["title"] or each["abstract"] or "" for each in facts]
-                pooled = np.stack([*made.without_heads().encode(texts, prompt_name=side)])
-                length = np.linalg.norm(pooled @ weight.T + bias, axis=1).mean()
-                made = with_heads(made, {side: (weight, bias + length * change.shift)})
-        if of_queries in sides:
-            made.routed_model.config.search_routes |= {of_queries: name}
-        return made  # type: ignore[no-any-return]
+            searcher = Searcher(encoder, opened, entry.unit)
+            taught = TaughtRoutes(searcher, ProfileState(routes={name: entry}))
+            taught.check(name)
+            route = taught[name]
+        return _with_taught(grown, searcher, route)
 
     marks = [mark.model_dump(mode="json") for mark in entry.marks]
     settings: dict[str, Any] = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
     settings |= {"on_base": True} if on_base else {}
     return make_and_store(make, model, out, overwrite, settings, {})
+
+
+def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
+    """Return a model with the head of a taught route, and with another for queries if they need one."""
+    from sentence_experts.models.surgery.add_drop_routes import with_heads
+
+    change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), f"{route.name} query"
+    assert change is not None
+    sides = {route.name: route.document_route}
+    if change.shift is not None or route.query_route != route.document_route:
+        sides[of_queries] = route.query_route
+    width = searcher.encoder.dimension
+    made: ExpertEncoder = grown
+    for side, on in sides.items():
+        weight, bias = known.get(on, (np.eye(width, dtype=np.float32), np.zeros(width, np.float32)))
+        if change.weight is not None:
+            weight, bias = change.weight @ weight, change.weight @ bias
+        made = with_heads(made, {side: (weight, bias)}, on=on)
+        if side == of_queries and change.shift is not None:
+            facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
+            texts = [each["title"] or each["abstract"] or "" for each in facts]
+            pooled = np.stack([*made.without_heads().encode(texts, prompt_name=side)])
+            length = np.linalg.norm(pooled @ weight.T + bias, axis=1).mean()
+            made = with_heads(made, {side: (weight, bias + length * change.shift)})
+    if of_queries in sides:
+        made.routed_model.config.search_routes |= {of_queries: route.name}
+    return made
 
 
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:

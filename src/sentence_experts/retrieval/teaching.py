@@ -31,8 +31,8 @@ TEMPERATURE = 0.1
 STEPS, RATE = 80, 0.05
 AT_ONCE = 150  # examples per step
 FOLDS = 5
-# Folds share most of what they learn from, so their mean varies more than that of so many independent ones:
-# 1/J + n2/n1 in place of 1/J (Nadeau and Bengio 2003, Inference for the generalization error, section 3).
+# The folds share training examples, so the variance of their mean is larger than that of independent figures:
+# 1/J + n2/n1 instead of 1/J (Nadeau and Bengio 2003, Inference for the Generalization Error, section 3).
 SHARED = 1 + FOLDS / (FOLDS - 1)
 MARGIN = 0.2  # of ROC-AUC by which Rocchio's method must be better: few held-out examples often err by less
 HEAD, ROCCHIO = "head", "rocchio"
