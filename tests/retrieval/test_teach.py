@@ -107,9 +107,11 @@ def test_a_taught_route_becomes_one_of_a_model(
         add_taught_route(plain_model, corpus, "other", profile="ann")
 
 
+@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
 def test_kinds_that_were_taught_without_routes_share_the_base(
-    tmp_path: Path, corpus: Path, plain_model: Path
+    tmp_path: Path, corpus: Path, plain_model: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
     rows = examples(16)
     others = [row | {"similar": place % 2 == 0, "query": QUERY} for place, row in enumerate(rows)]
     for name, marks in (("first", rows), ("second", others)):
@@ -119,9 +121,10 @@ def test_kinds_that_were_taught_without_routes_share_the_base(
     both = add_taught_route(one, name="second", **options, out=tmp_path / "both")
     alone = add_taught_route(plain_model, name="second", **options)
     texts = ["rice in drought", "sleep of rats"]
-    first, second = (both.encode(texts, prompt_name=name) for name in ("first", "second"))
-    assert np.array_equal(first, one.encode(texts, prompt_name="first"))
-    assert second == pytest.approx(alone.encode(texts, prompt_name="second"), abs=1e-4)
+    names = [f"{name} query" if kind == ROCCHIO else name for name in ("first", "second")]
+    first, second = (both.encode(texts, prompt_name=name) for name in names)
+    assert np.array_equal(first, one.encode(texts, prompt_name=names[0]))
+    assert second == pytest.approx(alone.encode(texts, prompt_name=names[1]), abs=1e-4)
     assert not np.allclose(first, second, atol=1e-2)
     search = {"profile": "two", "top_k": 40, "sentences": False}
     wanted, found = (
@@ -130,7 +133,7 @@ def test_kinds_that_were_taught_without_routes_share_the_base(
         ).papers[0]}
         for model in (plain_model, tmp_path / "both")
     )  # fmt: skip
-    assert found == pytest.approx(wanted, abs=1e-5)
+    assert found == pytest.approx(wanted, abs=1e-5 if kind == HEAD else 0.02)
     with pytest.raises(
         UsageError, match="'second' was taught without a route, which does not fit this model"
     ):

@@ -86,7 +86,7 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
 
 def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
     """Return the model's route that another one was taught on; RouteError or UsageError if it has none."""
-    if not entry.on and searcher.encoder.known_routes.prompts:
+    if not entry.on and searcher.encoder.routes:
         raise UsageError("the model has routes")
     (on,) = searcher.blend(entry.on or None).routes
     return on
