@@ -149,7 +149,9 @@ def draw(
             rows += chosen.tolist()
             similar += [kind] * len(chosen)
             groups += [group] * len(chosen)
-    examples = Examples(vectors[rows], np.array(similar), np.array(groups), vectors[queries])
+    examples = Examples(
+        vectors[rows], np.array(similar), np.array(groups), vectors[queries], papers=np.array(rows)
+    )
     return examples, queries, np.union1d(rows, queries)
 
 

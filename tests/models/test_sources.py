@@ -20,6 +20,8 @@ from sentence_experts.errors import InputError
 from sentence_experts.models import sources
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import hub_commit, minilm_path
+from sentence_experts.storage import RECORD, record_of, write_json
+from sentence_experts.storage.record import NEW
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +34,17 @@ def _forget() -> Iterator[None]:
 @pytest.mark.realdata
 def test_the_folder_is_found(minilm: str) -> None:
     assert Path(minilm_path()) == Path(minilm)
+
+
+def test_a_model_that_is_being_replaced_is_said_to_be(tmp_path: Path) -> None:
+    """Between the renames at the end of `overwrite`, and if a kill came between them."""
+    run = tmp_path / "run"
+    write_json(run / NEW / RECORD, record_of("training run", {}, {}, {"model/config.json": "0" * 64}))
+    for place in (run / "model", run):
+        with pytest.raises(InputError, match=f"{run}: it is being replaced: try again"):
+            load(str(place))
+    with pytest.raises(InputError, match="no such model folder"):
+        load(f"{tmp_path}/other/model")
 
 
 @pytest.fixture

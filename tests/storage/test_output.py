@@ -153,7 +153,7 @@ def test_killed_replacement_is_finished_by_the_next_run(
     with pytest.raises(KeyboardInterrupt):
         grow(out, {"seed": 2}, 3, overwrite=True)
     if (out / ".new").exists():
-        with pytest.raises(InputError, match=r"was being replaced.*give that command again"):
+        with pytest.raises(InputError, match=r"is being replaced: try again.*give it again"):
             check_unchanged(out)
     grow(out, {"seed": 2}, 3)
     assert grow(out, {"seed": 2}, 3) == "finished"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, require
-from sentence_experts.storage import check_version, read_json, sha256_file
+from sentence_experts.storage import RECORD, check_version, read_checked_record, read_json, sha256_file
 
 logger = logging.getLogger(__name__)
 
@@ -80,14 +80,22 @@ def _download_minilm() -> Path:
 
 
 def model_folder(source: str) -> str:
-    """Return `source`, or the folder of "minilm" where it is that and no folder has that name."""
+    """Return `source`, or the folder of "minilm" where it is that and no folder has that name.
+
+    Raises:
+        InputError: there is no such folder, or no model in it, perhaps since it is being replaced.
+    """
     if source == NAME and not Path(source).exists():
         return minilm_path()
-    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
-    if looks_local and not Path(source).is_dir():
-        raise InputError(f"{source}: no such model folder")
     folder = Path(source)
-    if folder.is_dir() and not any((folder / name).is_file() for name in (*MODEL_FILES, *OPENERS)):
+    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
+    if not folder.is_dir() and not looks_local:
+        return source
+    if not any((folder / name).is_file() for name in (*MODEL_FILES, *OPENERS)):
+        for each in (folder, folder.parent):  # the folder of a training run holds one of its model
+            read_checked_record(each / RECORD)
+        if not folder.is_dir():
+            raise InputError(f"{source}: no such model folder")
         if any((folder / "model" / name).is_file() for name in HUB_FILES):
             raise InputError(f"{source} is a training run; its model is {folder / 'model'}")
         raise InputError(f"{source}: no model in this folder (no {' or '.join(HUB_FILES)})")
