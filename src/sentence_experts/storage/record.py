@@ -113,8 +113,8 @@ def read_checked_record(file: Path) -> Record | None:
     """
     if (read_record(file.parent / NEW / RECORD) or {}).get("files"):
         raise InputError(
-            f"{file.parent}: it is being replaced: try again, or if the command that does so was interrupted, "
-            "give it again without `overwrite`"
+            f"{file.parent}: it is being replaced: try again, or if the command that does so was "
+            "interrupted, give it again without `overwrite`"
         )
     if is_damaged(file):
         raise InputError(
