@@ -138,12 +138,20 @@ def find_different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 
 def describe_difference(name: str, before: Mapping[str, Any]) -> str:
-    """Describe the setting that differs, such as "another seed (1)", or "other sources"."""
+    """Describe the setting that differs.
+
+    >>> describe_difference("config.seed", {"config": {"seed": 1}})
+    'another seed (1)'
+    >>> describe_difference("models.tfidf", {"models": {}})
+    'other models'
+    """
+    name = "models" if name.startswith("models.") else name  # their labels may have dots
     value: Any = before
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     # A reader learns nothing from the hash of an input.
-    shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
+    is_short = value is not None and not isinstance(value, dict) and len(str(value)) <= _MAX_VALUE
+    shown = f" ({value})" if is_short else ""
     which = "other" if re.search("[^s]s$|data$", name) else "another"
     if name.startswith("columns."):  # of vectors: columns.vector.route
         name = name.rpartition(".")[2].replace("fingerprint", "model or route")
