@@ -98,6 +98,23 @@ def test_a_finished_trial_that_was_changed_is_kept(
     assert (again.best, (trial / "notes.txt").read_text()) == (result.best, "mine")
 
 
+def test_notes_beside_trials_stay(
+    result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "search"
+    shutil.copytree(result.out, out)
+    mine = [out / "trials" / name for name in ("notes.txt", "000/notes.txt", "002/model/notes.txt", "old/x")]
+    for file in mine:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+    again = tune(
+        experts_model, pairs, out=out, space=SPACE, trials=1, overwrite=True, **{**SHARED, "seed": 8}
+    )
+    assert len(again.trials) == 1
+    assert [file.read_text() for file in mine] == ["mine"] * 4
+    assert [file.parent.name for file in sorted(out.glob("trials/*/run.json"))] == ["000"]
+
+
 def test_failed_trial_is_recorded_and_the_search_continues(
     pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:

@@ -258,10 +258,15 @@ def list_own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
     record = read_record(folder / RECORD)
     owned = names if record is None else record["owned"]
     hashed = {} if record is None else record["files"] or {}
+    found = {RECORD, *hashed, *files_under(folder, owned)}
+    # An output within this one, such as a trial of a search, may hold files of the user's too.
+    for inner in [Path(name).parent for name in found if name.endswith(f"/{RECORD}")]:
+        theirs = {(inner / name).as_posix() for name in list_own_files(folder / inner)}
+        found -= {name for name in found if Path(name).is_relative_to(inner)} - theirs
     root = folder.resolve()
     return {
         name
-        for name in {RECORD, *hashed, *files_under(folder, owned)}
+        for name in found
         if os.path.lexists(folder / name) and (folder / name).parent.resolve().is_relative_to(root)
     }
 

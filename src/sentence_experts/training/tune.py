@@ -165,6 +165,7 @@ def tune(
             )
         best_config = TrainConfig.of(shared | best.settings | {"fraction": 1.0})
         best_config.write(place.path / BEST)
+        place.names = (BEST, *(f"{TRIALS}/{trial.number:03}" for trial in trials))
         place.finish(BEST)
     return TuneResult(trials, best, best_config, None if out is None else folder)
 
