@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,24 @@ def test_with_passages_the_sentence_is_of_the_best_passage(experts: ExpertEncode
                 assert of_paper["passage"] == hit["passage"]
                 assert hit["passage"][of_paper["start"] : of_paper["end"]] == hit["sentence"]
             assert "rice" in {term.lower() for term in best["doi:10.1000/a"]["terms"]}
+
+
+def test_passages_are_those_of_the_corpus_that_a_server_started_with(
+    experts: ExpertEncoder, tmp_path: Path
+) -> None:
+    paper = {"id": "10.1000/a", "title": "Rice", "full_text": " ".join(TOPICS["crops"] * 40)}
+    corpus = sentence_experts.import_corpus(out=tmp_path / "corpus", papers=[paper])
+    (hits,) = sentence_experts.search(experts, corpus, QUERY, route="crops", passages=True).papers
+    app = sentence_experts.create_app({"m": experts}, corpus=corpus.path, passages=True, watch=False)
+    changed = paper | {"full_text": "Nothing of it is left. " * 40}
+    asked = {"query": QUERY, "route": "m:crops", "papers": [hits[0]["paper_id"]]}
+    with TestClient(app, base_url="http://localhost") as client:
+        sentence_experts.import_corpus(out=tmp_path / "corpus", papers=[changed], overwrite=True)
+        for _ in range(2):
+            best = client.post("/search/sentences", json=asked).json()["sentences"]["doi:10.1000/a"]
+            assert best["passage"] == hits[0]["passage"]
+            shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
+            client.post("/search/sentences", json=asked | {"query": "another one"})
 
 
 def test_papers_become_a_file(client: TestClient) -> None:

@@ -111,6 +111,12 @@ class Papers:
             self._file = pq.ParquetFile(corpus.papers)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{corpus.papers} is damaged ({brief(error)}): make it again") from error
+        if corpus.domains is not None:
+            corpus.hash_file(corpus.domains.name)
+        # Open all the time, since a server keeps the corpus that it started with if another takes its place.
+        self._bodies, self._found = (
+            None if table is None else pa.memory_map(str(table)) for table in (corpus.bodies, corpus.domains)
+        )
         self.count: int = self._file.metadata.num_rows
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])
@@ -125,7 +131,7 @@ class Papers:
 
         `domains` are there too if the corpus has a table of them, or rules were given.
         """
-        has_domains = self._rules is not None or self.corpus.domains is not None
+        has_domains = self._rules is not None or self._found is not None
         facts = []
         for row in rows:
             group = int(np.searchsorted(self._starts, row, side="right")) - 1
@@ -143,7 +149,7 @@ class Papers:
     def texts(self, rows: Sequence[int], unit: str) -> list[str]:
         """Return the texts of papers as a unit has them, full texts too."""
         facts = self.facts(rows)
-        sections = sections_of(self.corpus, [one["paper_id"] for one in facts])
+        sections = sections_of(self._bodies, [one["paper_id"] for one in facts])
         return [joined(one, unit, sections[one["paper_id"]]) for one in facts]
 
     def column(self, name: str) -> pa.Array:
@@ -166,8 +172,8 @@ class Papers:
             classify, names = self._rules.classifier(), ["paper_id", *COLUMNS.values(), "year"]
             rows = self._file.read(columns=list(dict.fromkeys(names))).to_pylist()
             known = {row["paper_id"]: list(classify(row)) for row in rows}
-        elif self.corpus.domains is not None:
-            table = pq.read_table(self.corpus.domains, columns=["paper_id", "domain"])
+        elif self._found is not None:
+            table = pq.read_table(self._found, columns=["paper_id", "domain"])
             for paper, domain in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 known.setdefault(paper, []).append(domain)
         else:

@@ -17,6 +17,8 @@ from sentence_experts.models.sources import notes_of, warn_of_notes
 from sentence_experts.storage import sha256_text, sha256_unchanging
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.encoding.encoder import BatchEncoder
 
@@ -95,14 +97,13 @@ def _records(file: Path | None, columns: list[str] | None = None) -> Iterator[di
         yield from batch.to_pylist()
 
 
-def sections_of(corpus: CorpusFolder, ids: Iterable[str]) -> dict[str, list[tuple[str | None, str]]]:
-    """Return the sections of some papers, by paper id; none of those without a full text."""
+def sections_of(bodies: pa.NativeFile | None, ids: Iterable[str]) -> dict[str, list[tuple[str | None, str]]]:
+    """Return the sections of some papers in a table of full texts, by paper id."""
     import pyarrow.parquet as pq  # the command line starts without it
 
     by_paper: dict[str, list[tuple[str | None, str]]] = {one: [] for one in ids}
-    if corpus.bodies is not None:
-        table = pq.read_table(corpus.bodies, filters=[("paper_id", "in", list(by_paper))])
-        for each in table.to_pylist():
+    if bodies is not None:
+        for each in pq.read_table(bodies, filters=[("paper_id", "in", list(by_paper))]).to_pylist():
             by_paper[each["paper_id"]].append((each["section"], each["text"]))
     return by_paper
 

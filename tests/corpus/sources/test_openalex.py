@@ -5,7 +5,9 @@ Works are of our own making, after the recorded answers that the last test reads
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from helpers.bibliographic import unpack_samples
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
-from sentence_experts.corpus.formats.openalex import parse_record, read_works
+from sentence_experts.corpus.formats.openalex import drop_unread, parse_record, read_works, to_paper
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.sources.client import FailedError
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
@@ -79,6 +82,40 @@ def test_works_that_are_missing_from_the_pages_are_asked_for_again(
     assert len(papers(fetch_corpus(**asked))) == 7
 
 
+def test_works_that_are_damaged_in_the_journal_are_asked_for_again(
+    world: Replay, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    world.openalex["type:article,is_retracted:false"] = [work(n, n + 1) for n in range(1, 8)]
+    asked = {"domains": {"a": "type:article"}, "out": tmp_path / "out", **settings}
+    fetched = fetch_corpus(**asked)
+    before = [sha256_file(fetched.path / name) for name in FILES]
+    with closing(sqlite3.connect(tmp_path / "out" / "journal.sqlite")) as database, database:
+        database.execute("UPDATE answers SET body = substr(body, 1, 9) WHERE key = 'openalex-work/W5'")
+    world.asked.clear()
+    again = fetch_corpus(**asked, overwrite=True)
+    assert len(world.asked) == 1, "its page"
+    assert [sha256_file(again.path / name) for name in FILES] == before
+
+
+class NotingReads(dict[str, Any]):
+    """A record that notes which of its fields are read."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+
+def test_all_that_is_read_of_a_work_is_kept() -> None:
+    noting = NotingReads(work(1, 2))
+    to_paper(noting)
+    assert "authorships" in noting.read
+    assert set(drop_unread(dict.fromkeys(noting.read, ""))) == noting.read
+
+
 def test_a_fetch_is_estimated(world: Replay, settings: dict[str, Any]) -> None:
     world.openalex["type:article,is_retracted:false"] = [work(n) for n in range(1, 8)]
     estimate = estimate_fetch(domains={"a": "type:article"}, **settings)
@@ -96,13 +133,17 @@ def test_a_key_is_needed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.realdata
-def test_recorded_works_become_papers(
+def test_recorded_works_become_the_papers_that_an_import_makes_of_them(
     real_data: Path, world: Replay, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     samples = unpack_samples(real_data, "openalex", tmp_path / "samples")
-    recorded = [parse_record(raw) for raw in read_works(samples.folder / "works_list_page_1.json")]
-    world.openalex["doi:x,is_retracted:false"] = recorded
-    corpus = fetch_corpus(domains={"a": "doi:x"}, **settings)
-    counts = corpus.manifest["counts"]
-    assert (counts["papers"], counts["with_abstract"], counts["with_topic"]) == (2, 1, 2)
-    assert counts["references"] == samples.expected["works_list_page_1.json"]["references"]
+    names = ["works_list_page_1.json", "zotero_input_list_5.json"]
+    files = [samples.folder / name for name in names]
+    world.openalex["doi:x,is_retracted:false"] = [
+        parse_record(raw) for file in files for raw in read_works(file)
+    ]
+    fetched = fetch_corpus(domains={"a": "doi:x"}, **settings)
+    imported = import_corpus(files, workers=1)
+    assert papers(fetched) == papers(imported)
+    assert links(fetched) == links(imported)
+    assert all(paper["authors"] for paper in papers(fetched) if paper["abstract"])

@@ -29,12 +29,11 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import Paper, RecordError
 
-FIELDS = (
+_FIELDS = (
     "id", "doi", "ids", "title", "display_name", "publication_year", "publication_date", "type", "language",
-    "primary_location", "primary_topic", "mesh", "keywords", "is_retracted", "is_xpac", "referenced_works",
-    "abstract_inverted_index", "updated_date", "biblio",
+    "primary_location", "host_venue", "primary_topic", "mesh", "keywords", "is_retracted", "is_xpac",
+    "referenced_works", "abstract_inverted_index", "updated_date", "biblio",
 )  # fmt: skip
-"""The fields that a journal keeps of a work."""
 _ARTICLE_TYPES = {
     "article": "research-article",
     "journal-article": "research-article",
@@ -197,6 +196,13 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         cites_openalex=_read_numbers(work.get("referenced_works"), number),
         version=iso_day(work.get("updated_date")) or day,
     )
+
+
+def drop_unread(work: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `to_paper` reads of a work, which is a quarter of it."""
+    kept = {field: work[field] for field in _FIELDS if field in work}
+    names = [_read_text(each, "author.display_name") for each in _list_objects(work.get("authorships"))]
+    return kept | {"authorships": [{"author": {"display_name": name}} for name in names]}
 
 
 def abstract_of(index: Any) -> str | None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from sentence_experts.corpus.formats.openalex import FIELDS, to_paper
+from sentence_experts.corpus.formats.openalex import drop_unread, to_paper
 from sentence_experts.corpus.identifiers import normalise_openalex
 from sentence_experts.corpus.paper import Paper, Rejection
 from sentence_experts.corpus.sources.client import SHOWN, Client, FailedError, Record, make_parser
@@ -22,6 +22,7 @@ from sentence_experts.storage import sha256_text
 
 logger = logging.getLogger(__name__)
 
+_WORK, _SEARCH = "openalex-work", "openalex-search"  # beginnings of the keys of stored answers
 _PAGE_SIZE = 100  # works per request, the most that the service gives
 _ENOUGH = 0.99  # share of the works of a search that is taken for all of them
 
@@ -41,7 +42,7 @@ class _Page(BaseModel):
 class OpenAlexSource:
     """Titles, abstracts, topics and references of works of any field. Ids are `W123`.
 
-    The stored answers are `openalex/W123` (the work) and `openalex-search/QUERY/000001` (ids of a page).
+    The stored answers are `openalex-work/W123` and `openalex-search/QUERY/000001` (ids of a page).
     """
 
     def __init__(self, client: Client, keep_retracted: bool) -> None:
@@ -66,20 +67,13 @@ class OpenAlexSource:
             FailedError: the pages hold fewer works than OpenAlex counts. They are forgotten, to be asked for
                 again. A gap below 1% is logged: works may come and go meanwhile.
         """
-        name = f"openalex-search/{sha256_text(query + self._also)[:16]}"
+        name = f"{_SEARCH}/{sha256_text(query + self._also)[:16]}"
         mark = "*"
         found: set[str] = set()
         odd = 0
         for number in count():
             key = f"{name}/{number:06d}"
-            stored = self._answers.get(key)
-            if stored is None:
-                page = self._page(query, mark, _PAGE_SIZE)
-                next_mark = page.meta.next_cursor if page.results else None
-                ids = list(map(self._keep, page.results))
-                stored = json.dumps({"ids": ids, "next": next_mark, "count": page.meta.count}).encode()
-                self._answers.put(key, stored)
-            answer = json.loads(stored)
+            answer = self._stored_page(key) or self._request_page(key, query, mark)
             found.update(filter(None, answer["ids"]))
             odd += answer["ids"].count(None)
             if not answer["next"] or answer["next"] == mark:
@@ -93,6 +87,23 @@ class OpenAlexSource:
                 raise FailedError(f"{message}; give the same command again")
             logger.info(message)
         return sorted(found)
+
+    def _stored_page(self, key: str) -> dict[str, Any] | None:
+        """Return a page that the journal holds with all its works."""
+        stored = self._answers.get(key)
+        page: dict[str, Any] | None = json.loads(stored) if stored else None
+        if page and all(self._answers.get(f"{_WORK}/{one}") for one in page["ids"] if one is not None):
+            return page
+        return None
+
+    def _request_page(self, key: str, query: str, mark: str) -> dict[str, Any]:
+        """Put a page and its works into the journal, and return it."""
+        page = self._page(query, mark, _PAGE_SIZE)
+        ids = list(map(self._keep, page.results))
+        next_mark = page.meta.next_cursor if page.results else None
+        answer = {"ids": ids, "next": next_mark, "count": page.meta.count}
+        self._answers.put(key, json.dumps(answer).encode())
+        return answer
 
     def _page(self, query: str, mark: str, size: int) -> _Page:
         params: dict[str, str | int] = {"filter": query + self._also, "per_page": size, "cursor": mark}
@@ -108,14 +119,13 @@ class OpenAlexSource:
             odd = f"no work: {str(work)[:SHOWN]!r}"
             self._client.set_aside.append(Rejection("openalex", None, None, "odd-record", odd))
             return None
-        read = {field: work[field] for field in FIELDS if field in work}  # a quarter of the work
-        self._answers.put(f"openalex/W{number}", json.dumps(read, ensure_ascii=False).encode())
+        self._answers.put(f"{_WORK}/W{number}", json.dumps(drop_unread(work), ensure_ascii=False).encode())
         return f"W{number}"
 
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
         """Yield the papers in the journal, with their ids."""
         for one in ids:
-            body = self._answers.get(f"openalex/{one}")
+            body = self._answers.get(f"{_WORK}/{one}")
             paper = to_paper(json.loads(body)) if body else None
             if isinstance(paper, Paper):
                 yield one, paper
@@ -126,5 +136,5 @@ class OpenAlexSource:
         for one, paper in self.papers(ids):
             names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi, "openalex": one}
             known = {kind: name for kind, name in names.items() if name}
-            body = self._answers.get(f"openalex/{one}")
+            body = self._answers.get(f"{_WORK}/{one}")
             yield Record(one, known, f"{address}/{one}", body, licence=paper.licence)
