@@ -50,6 +50,17 @@ def test_one_process_at_a_time(tmp_path: Path, plain_model: Path, capsys: pytest
     assert not (tmp_path / "out" / "small").exists()
 
 
+def test_files_of_the_reports_names_are_not_replaced(
+    tmp_path: Path, plain_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "out" / "small" / "hallee2025" / "moe_all" / "report.md"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    assert run(recipe_for(plain_model, tmp_path), "--out", tmp_path / "out") == 2
+    assert f"{mine}: not written by this program" in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+
+
 def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
     """(table, row, metric) -> the figure in report.json."""
     found = json.loads((report / "report.json").read_text())["figures"]
@@ -83,6 +94,13 @@ def test_recipe_on_pairs_runs_and_resumes(
     assert run(recipe, "--out", out) == 0
     assert records == {file: file.stat().st_mtime_ns for file in paper.rglob("made_from.json")}
     assert figures(report) == found
+
+    # Nor are edits of the reports undone.
+    edited = [report / f"report.{ending}" for ending in ("json", "md", "html")]
+    for file in edited:
+        file.write_text("mine")
+    assert run(recipe, "--out", out) == 0
+    assert [file.read_text() for file in edited] == ["mine"] * 3
 
     # Another recipe of the paper takes the corpus and the pairs that are there.
     assert run(recipe_for(plain_model, tmp_path, MOE_ALL.with_name("tfidf.yaml")), "--out", out) == 0

@@ -66,7 +66,7 @@ def run_main_job(material: Material, out: Path, config: DemoConfig, base: str = 
         evaluation = se.evaluate(
             models, pairs, out=out / "evaluation", baseline=baseline, bootstrap=BOOTSTRAP
         )
-        se.write_report(evaluation, out / "evaluation")
+        se.write_report(evaluation, out / "evaluation", keep=True)
     return evaluation
 
 

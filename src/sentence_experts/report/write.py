@@ -56,7 +56,7 @@ def write_report(result: Result, out: Path | str, keep: bool = False) -> Path:
         'report.html'
     """
     path = Path(out) / _REPORTS.get(type(result).__name__, ("",))[0]
-    if keep and isinstance(result, StoredResult) and _is_newer(path, Path(out) / result.FILES[0]):
+    if keep and isinstance(result, StoredResult) and is_newer(path, Path(out) / result.FILES[0]):
         return path
     made = report_of(result)
     if isinstance(made, Report):
@@ -66,5 +66,9 @@ def write_report(result: Result, out: Path | str, keep: bool = False) -> Path:
     return path
 
 
-def _is_newer(report: Path, result: Path) -> bool:
-    return report.is_file() and result.is_file() and report.stat().st_mtime_ns >= result.stat().st_mtime_ns
+def is_newer(report: Path, *results: Path) -> bool:
+    """Return whether a report was written after all its results, so that it may have been edited since."""
+    files = [report, *results]
+    if not all(file.is_file() for file in files):
+        return False
+    return report.stat().st_mtime_ns >= max(file.stat().st_mtime_ns for file in results)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from sentence_experts.config import with_settings
+from sentence_experts.errors import UsageError
 from sentence_experts.recipes import find_recipe
 from sentence_experts.report.content import html, markdown
+from sentence_experts.report.write import is_newer
 from sentence_experts.reproduce.comparison import ReproductionResult
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.recipe import ReproduceConfig, read_recipe
-from sentence_experts.storage import locked, read_json, write_json, write_text
+from sentence_experts.storage import locked, read_json, write_text
 
 
 @with_settings(ReproduceConfig)
@@ -68,18 +71,25 @@ def plan_recipe(
 def run_experiment(experiment: Experiment) -> ReproductionResult:
     """Run the steps that are not done yet, then write report.json, report.md and report.html.
 
+    Reports that were written after the evaluations stay: they may have been edited.
+
     Raises:
         InputError: something that the user has to provide is missing, or the hub does not give a model.
-        UsageError: a result exists that was made with other settings.
+        UsageError: a result exists that was made with other settings, or files of these names before one.
         InUseError: another process reproduces in the same folder, where recipes share data and models.
     """
+    results = experiment.evaluations
     with locked(experiment.root.parent, "reproduction"):
+        files = [experiment.report / f"report.{ending}" for ending in ("json", "md", "html")]
+        if not any(result.exists() for result in results.values()):
+            for file in filter(Path.exists, files):
+                raise UsageError(f"{file}: not written by this program, and in the way: move it away")
         for step in experiment.steps:
             step.run()
-        evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
-        comparison = experiment.compare(evaluations)
+        comparison = experiment.compare({name: read_json(result) for name, result in results.items()})
         report = comparison.report()
-        write_json(experiment.report / "report.json", comparison.to_json())
-        write_text(experiment.report / "report.md", markdown(report))
-        write_text(experiment.report / "report.html", html(report))
+        content = json.dumps(comparison.to_json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        for file, text in zip(files, (content, markdown(report), html(report)), strict=True):
+            if not is_newer(file, *results.values()):
+                write_text(file, text)
     return comparison
