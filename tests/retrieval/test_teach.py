@@ -175,7 +175,13 @@ def test_on_routes_with_heads_and_with_experts(
 @pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
 @pytest.mark.parametrize("of", ["expert", "adapter", "instruction", "pair"])
 def test_what_is_taught_on_any_route_becomes_a_head_on_it(
-    corpus: Path, plain_model: Path, tmp_path: Path, of: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    corpus: Path,
+    plain_model: Path,
+    tmp_path: Path,
+    of: str,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
     routes = ["search_query", "search_document"] if of == "pair" else ["crops", "other"]
@@ -192,6 +198,10 @@ def test_what_is_taught_on_any_route_becomes_a_head_on_it(
     options: Any = {"route": "mine", "top_k": 40, "sentences": False}
     beside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
     made = add_taught_route(tmp_path / "model", corpus, "mine", out=tmp_path / "made")
+    shown = run(
+        capsys, "add-route", tmp_path / "model", "mine", "--from", corpus, "--out", tmp_path / "made"
+    )[1]
+    assert f"mine, on the {'adapter' if of == 'adapter' else 'expert'} of {on}, texts begin with" in shown
     assert [each.name for each in made.routes if each.kind == "head"] == ["mine", "mine query"][
         : 1 + (of == "pair" or kind == ROCCHIO)
     ]

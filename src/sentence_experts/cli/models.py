@@ -154,11 +154,14 @@ def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
     learned = router_kind(encoder.routed_model.config).is_learned
     if learned:
         show(f"  experts: {', '.join(encoder.experts)}; each block chooses its expert")
+    adapters = {each.adapter: each.name for each in encoder.routes if each.kind == "adapter"}
     for one in encoder.routes:
         expert = encoder.experts[one.expert]
         shares = "" if expert == one.name else f", which shares the expert of {expert}"
         if one.kind != "expert":
             shares = f", on the {'base' if expert == 'base' else f'expert of {expert}'}"
+        if one.kind == "head" and one.adapter is not None:
+            shares = f", on the adapter of {adapters[one.adapter]}"
         number = next(each for each in (one.head, one.adapter, one.expert) if each is not None)
         route = one.name if learned else f"{one.kind} {number}: {one.name}{shares}"
         show(f"  {route}, texts begin with {one.text!r}")

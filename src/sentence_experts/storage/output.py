@@ -225,7 +225,9 @@ class Output:
         if record is None or not is_finished:
             return "unfinished"
         if (changed := find_changed_file(self._home, record["files"])) is not None:
-            raise InputError(f"{changed}: give `overwrite` to make this {self.what} again")
+            raise InputError(
+                f"{changed}: give `overwrite` to make this {self.what} again, or move {self.path} away"
+            )
         self.result = record["result"]
         remove(self._parts)  # of an attempt to replace it
         logger.info(f"{self.path}: this {self.what} is finished already, with the same settings and inputs")
