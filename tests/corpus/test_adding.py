@@ -220,6 +220,19 @@ def test_tables_that_give_one_id_to_different_papers_are_no_corpus(tmp_path: Pat
     assert [row["abstract"] for row in papers(grown)][:2] == ["They sleep.", None]
 
 
+@pytest.mark.parametrize("prefix", ["10.1234/", "own-"])
+def test_one_title_of_a_table_is_corrected(tmp_path: Path, prefix: str) -> None:
+    """The other rows are the same as before; by a DOI it is the same work, whatever its title."""
+    titles = ["Cats purr at night", "Dogs bark by day", "Rice grows", "Stars shine", "Roots in drought"]
+    table = [
+        {"id": f"{prefix}{letter}", "title": title} for letter, title in zip("abcde", titles, strict=True)
+    ]
+    corrected = [table[0] | {"title": "Felines vocalise nocturnally in homes", "year": 2001}, *table[1:]]
+    corpus = import_corpus(papers=table, out=tmp_path / "corpus")
+    grown = add_to_corpus(corpus, papers=corrected)
+    assert {paper["title"] for paper in papers(grown)} == {row["title"] for row in corrected}
+
+
 def test_another_selection_of_a_source_is_added(tmp_path: Path) -> None:
     works = write_records(tmp_path / "works.jsonl", [work(n, publication_year=2000 + n) for n in (1, 2)])
     import_corpus([works], tmp_path / "corpus", years=(2001, 2001), workers=1)

@@ -49,8 +49,8 @@ _FIRST = f"{_FILE}, CASE WHEN version IS NULL THEN {_IN_FILE} ELSE -{_IN_FILE} E
 FIND_COPIES = (
     f"""CREATE TABLE copies AS
     WITH placed AS (
-        SELECT spot, deleted, record, n.name AS source_name, member, {_KEY} AS key,
-            row_number() OVER ordered AS place,
+        SELECT spot, source, deleted, record, n.name AS source_name, member, other, {_KEY} AS key,
+            row_number() OVER ordered AS place, first_value(source) OVER ordered AS first_source,
             first_value(concat(n.name, '/', member)) OVER ordered AS first_in
         FROM all_papers JOIN source_names n USING (source)
         WHERE content IN (SELECT content FROM all_papers GROUP BY content HAVING count(*) > 1)
@@ -139,18 +139,26 @@ _WORKS = f"""
     ) k USING (spot) JOIN source_names n USING (source)"""
 
 
+def _is_own_id(column: str) -> str:
+    """Return the condition that an id is one of a table of the user's, not a hash of what a record says."""
+    return f"{column} NOT LIKE 'text:%' AND {column} NOT LIKE 'file:%'"
+
+
 # The first of the users' own ids that sources give to works of unlike titles, if most shared ones are such.
-OWN_IDS_OF_OTHER_WORKS = """
+# Works that share an identifier are the same, and so are copies.
+OWN_IDS_OF_OTHER_WORKS = f"""
     WITH named AS (
-        SELECT w.other, n.name, w.source, p.title FROM works w JOIN valid_papers p USING (spot)
-        JOIN source_names n ON n.source = w.source WHERE p.title IS NOT NULL
-            AND w.other NOT LIKE 'text:%' AND w.other NOT LIKE 'file:%'  -- not hashes of what a record says
+        SELECT w.other, w.key, n.name, w.source, p.title FROM works w JOIN valid_papers p USING (spot)
+        JOIN source_names n ON n.source = w.source WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
     ), shared AS (
         SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
-            levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title)) AS unlike
+            levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))
+            AND (a.key <> b.key OR a.key = a.other) AS unlike
         FROM named a JOIN named b ON b.other = a.other AND a.source < b.source
-    ) SELECT * EXCLUDE unlike FROM shared
-    WHERE unlike AND (SELECT avg(unlike::INT) FROM shared) > 0.5 ORDER BY other LIMIT 1"""
+    ), alike AS (SELECT count(*) AS copies FROM copies WHERE source <> first_source AND {_is_own_id("other")})
+    SELECT * EXCLUDE unlike FROM shared
+    WHERE unlike AND (SELECT sum(unlike::INT) / (count(*) + any_value(copies)) FROM shared, alike) > 0.5
+    ORDER BY other LIMIT 1"""
 
 
 def choose_records(ask: Ask) -> Iterator[str]:
