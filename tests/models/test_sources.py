@@ -45,6 +45,10 @@ def test_a_model_that_is_being_replaced_is_said_to_be(tmp_path: Path) -> None:
             load(str(place))
     with pytest.raises(InputError, match="no such model folder"):
         load(f"{tmp_path}/other/model")
+    (graph := tmp_path / "graph").mkdir()
+    write_json(graph / RECORD, record_of("graph", {}, {}, {"graph.json": "0" * 64}))
+    with pytest.raises(InputError, match=f"{graph}/graph.json is missing"):
+        load(str(graph))
 
 
 @pytest.fixture

@@ -201,19 +201,19 @@ def routes_by_domain(
 ) -> dict[str, str | None]:
     """Return the route for the texts of each domain; None for no prompt.
 
-    The route has the domain's name, or is in `route_map` (domain -> route, "*" for all other domains). A
-    model without experts that has none of these routes takes its default prompt, if it has one. A model with
-    a single route uses it for every domain: a single-domain model is evaluated with its own token everywhere
-    (2025 paper, Table 3). Any other model must have all routes.
+    The route has the domain's name, or is in `route_map` (domain -> route, "*" for all other domains; None
+    where users cannot give one). A model without experts that has none of these routes takes its default
+    prompt, if it has one. A model with a single route uses it for every domain: a single-domain model is
+    evaluated with its own token everywhere (2025 paper, Table 3). Any other model must have all routes.
 
     Raises:
         RouteError: a route is missing.
     """
-    route_map = route_map or {}
-    for route in route_map.values():
+    given = route_map or {}
+    for route in given.values():
         known.choose(route)
     wanted: dict[str, str | None] = {
-        domain: route_map.get(domain, route_map.get(ANY_KEY, domain)) for domain in domains
+        domain: given.get(domain, given.get(ANY_KEY, domain)) for domain in domains
     }
     missing = [domain for domain, route in wanted.items() if route not in known.prompts]
     dense = not (known.experts and known.prompts)
@@ -222,8 +222,9 @@ def routes_by_domain(
     if len(known.prompts) == 1:
         return dict.fromkeys(domains, next(iter(known.prompts)))
     if missing:
+        hint = "" if route_map is None else f"; name one with `route_map` {missing[0]}=ROUTE"
         raise RouteError(
             f"{known.model} has no route for {describe_domain(missing[0])}; its routes: "
-            f"{', '.join(sorted(known.prompts)) or 'none'}; name one with `route_map` {missing[0]}=ROUTE"
+            f"{', '.join(sorted(known.prompts)) or 'none'}{hint}"
         )
     return wanted

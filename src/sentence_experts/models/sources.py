@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, require
-from sentence_experts.storage import RECORD, check_version, read_checked_record, read_json, sha256_file
+from sentence_experts.storage import check_unchanged, check_version, read_json, sha256_file
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +92,7 @@ def model_folder(source: str) -> str:
     if not folder.is_dir() and not looks_local:
         return source
     if not any((folder / name).is_file() for name in (*MODEL_FILES, *OPENERS)):
-        for each in (folder, folder.parent):  # the folder of a training run holds one of its model
-            read_checked_record(each / RECORD)
+        check_unchanged(folder)  # a file may be missing, or all while it is being replaced
         if not folder.is_dir():
             raise InputError(f"{source}: no such model folder")
         if any((folder / "model" / name).is_file() for name in HUB_FILES):

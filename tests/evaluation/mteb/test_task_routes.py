@@ -69,7 +69,9 @@ def test_the_route_map_is_read_for_all_and_for_one_model():
     found = read_route_map({"STS": "a", "runs:1:STS": "b", "mote:sts.stsb": "c", "*": "d"}, tasks)
     assert found.for_all_models == {"STS": "a", "*": "d"}
     assert found.for_one_model == {"runs:1": {"STS": "b"}, "mote": {"sts.stsb": "c"}}
-    for key in ("Retrieval.document", "sts.stsb.query"):
-        assert read_route_map({key: "a"}, tasks).for_all_models == {key: "a"}
-    with pytest.raises(UsageError, match=r"`route_map` Sts=a: neither a task type nor a task"):
-        read_route_map({"Sts": "a"}, tasks)
+    own = [*tasks, ("retrieval.own", "Retrieval")]
+    for key in ("Retrieval.document", "retrieval.own.query"):
+        assert read_route_map({key: "a"}, own).for_all_models == {key: "a"}
+    for key in ("Sts", "STS.query", "sts.stsb.query"):  # texts of STS are no queries: it would do nothing
+        with pytest.raises(UsageError, match=rf"`route_map` {key}=a: neither a task type nor a task"):
+            read_route_map({key: "a"}, own)

@@ -7,7 +7,7 @@ narrower key comes first and "*" last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -72,15 +72,19 @@ class TaskRoutes:
         return {"text": self.route(name, kind)}
 
 
-def read_route_map(assignments: Mapping[str, str], tasks: Iterable[tuple[str, str]]) -> RouteMap:
+def read_route_map(assignments: Mapping[str, str], tasks: Collection[tuple[str, str]]) -> RouteMap:
     """Read the setting `route_map` for tasks, (name, type) each: `KEY` or `MODEL:KEY` -> route.
 
     Raises:
         UsageError: a key that is neither a task type nor a task.
     """
     types = {key.partition(".")[0] for key in ROUTES}
+    two_sided = types.intersection(TWO_SIDED)
     bases = {base for task in tasks for base in task} | types
-    keys = {*bases, *(f"{base}.{role}" for base in bases for role in ROLES)}
-    listed = ", ".join(sorted(types))
-    expected = f"neither a task type nor a task measured here; types: {listed}; alone or with .query"
-    return RouteMap.read(assignments, keys, f"{expected} or .document; {ANY_KEY} for all")
+    sided = {base for name, kind in tasks if kind in TWO_SIDED for base in (name, kind)} | two_sided
+    keys = {*bases, *(f"{base}.{role}" for base in sided for role in ROLES)}
+    expected = (
+        f"neither a task type nor a task measured here; types: {', '.join(sorted(types))}; "
+        f"{', '.join(sorted(two_sided))} also with .query or .document; {ANY_KEY} for all"
+    )
+    return RouteMap.read(assignments, keys, expected)
