@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,19 @@ def test_citations_that_were_changed_are_refused(tmp_path: Path) -> None:
     write_parquet(corpus.citations, table.slice(0, 0))
     with pytest.raises(InputError, match=r"citations.parquet has changed since it was written"):
         Papers(CorpusFolder.open(tmp_path / "corpus")).citations([0, 1])
+
+
+def test_papers_stay_those_of_the_corpus_that_was_opened(tmp_path: Path) -> None:
+    rows = [{"id": name, "title": name, "full_text": f"Body of {name}."} for name in "ab"]
+    links = [{"citing": "a", "cited": "b"}]
+    folder = tmp_path / "corpus"
+    kept = Papers(import_corpus(papers=rows, citations=links, out=folder))
+    changed = [row | {"full_text": "Another body."} for row in rows[::-1]]
+    import_corpus(papers=changed, citations=[{"citing": "b", "cited": "a"}], out=folder, overwrite=True)
+    for _ in range(2):
+        assert kept.citations([0, 1]) == [(0, 1)]
+        assert kept.texts([1], "passages") == ["b\nBody of b."]
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sentence_experts.corpus.corpus_folder import BODIES, CITATIONS, DOMAINS, PAPERS
 from sentence_experts.corpus.identifiers import (
     normalise_doi,
     normalise_pmcid,
@@ -44,6 +46,7 @@ VALUES = {
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # number of values that a message names
+_BLOCK = 1 << 24  # bytes that are hashed at once
 _GROUPS, _FILTERS = 8, 64  # row groups of 16,384 papers, and filters' results, in memory
 
 
@@ -107,21 +110,20 @@ class Papers:
             from sentence_experts.pairs.domains import DomainRules
 
             self._rules = DomainRules.of(domains)
-        try:
-            self._file = pq.ParquetFile(corpus.papers)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{corpus.papers} is damaged ({brief(error)}): make it again") from error
-        if corpus.domains is not None:
-            corpus.hash_file(corpus.domains.name)
         # Open all the time, since a server keeps the corpus that it started with if another takes its place.
-        self._bodies, self._found = (
-            None if table is None else pa.memory_map(str(table)) for table in (corpus.bodies, corpus.domains)
-        )
+        self._tables: dict[str, pa.NativeFile] = {}
+        try:
+            for table in filter(None, (corpus.citations, corpus.domains, corpus.bodies, corpus.papers)):
+                self._tables[table.name] = pa.OSFile(str(table))
+            self._file = pq.ParquetFile(self._tables[PAPERS])
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{table} is damaged ({brief(error)}): make it again") from error
         self.count: int = self._file.metadata.num_rows
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])
         self._names = [name for name in FACTS if name in self._file.schema_arrow.names]
         self._reading = RLock()  # a Parquet file is read by one thread at a time
+        self._checked: set[str] = set()
         self._columns: dict[str, Any] = {}
         self._group = lru_cache(_GROUPS)(self._read_group)
         self._passing = lru_cache(_FILTERS)(self._pass)  # every route of one search asks for the same
@@ -131,7 +133,7 @@ class Papers:
 
         `domains` are there too if the corpus has a table of them, or rules were given.
         """
-        has_domains = self._rules is not None or self._found is not None
+        has_domains = self._rules is not None or DOMAINS in self._tables
         facts = []
         for row in rows:
             group = int(np.searchsorted(self._starts, row, side="right")) - 1
@@ -146,10 +148,26 @@ class Papers:
         with self._reading:
             return self._file.read_row_group(number, columns=self._names)
 
+    def _table(self, name: str) -> pa.NativeFile | None:
+        """Return an open table beside that of the papers, if there is one.
+
+        Raises:
+            InputError: it is not the one that was written.
+        """
+        file = self._tables.get(name)
+        if file is not None and name not in self._checked:
+            digest = hashlib.sha256()
+            for start in range(0, file.size(), _BLOCK):
+                digest.update(file.read_at(_BLOCK, start))
+            if self.corpus.hashes.get(name, digest.hexdigest()) != digest.hexdigest():
+                raise self.corpus.describe_change(name)
+            self._checked.add(name)
+        return file
+
     def texts(self, rows: Sequence[int], unit: str) -> list[str]:
         """Return the texts of papers as a unit has them, full texts too."""
         facts = self.facts(rows)
-        sections = sections_of(self._bodies, [one["paper_id"] for one in facts])
+        sections = sections_of(self._table(BODIES), [one["paper_id"] for one in facts])
         return [joined(one, unit, sections[one["paper_id"]]) for one in facts]
 
     def column(self, name: str) -> pa.Array:
@@ -172,8 +190,8 @@ class Papers:
             classify, names = self._rules.classifier(), ["paper_id", *COLUMNS.values(), "year"]
             rows = self._file.read(columns=list(dict.fromkeys(names))).to_pylist()
             known = {row["paper_id"]: list(classify(row)) for row in rows}
-        elif self._found is not None:
-            table = pq.read_table(self._found, columns=["paper_id", "domain"])
+        elif DOMAINS in self._tables:
+            table = pq.read_table(self._table(DOMAINS), columns=["paper_id", "domain"])
             for paper, domain in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 known.setdefault(paper, []).append(domain)
         else:
@@ -340,10 +358,9 @@ class Papers:
 
         The places where the citations of each paper begin, (papers + 1,), and the other papers, (citations,).
         """
-        self.corpus.hash_file(self.corpus.citations.name)
         ids = self.column("paper_id")
         found = [np.empty((2, 0), np.int64)]
-        for batch in pq.ParquetFile(self.corpus.citations).iter_batches(_LINKS, columns=["citing", "cited"]):
+        for batch in pq.ParquetFile(self._table(CITATIONS)).iter_batches(_LINKS, columns=["citing", "cited"]):
             rows = [pc.fill_null(pc.index_in(batch[name], value_set=ids), -1) for name in ("citing", "cited")]
             ends = np.array([each.to_numpy(zero_copy_only=False) for each in rows], np.int64)
             found.append(ends[:, (ends >= 0).all(axis=0)])
