@@ -7,8 +7,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +19,6 @@ RESULTS = HERE / "results"
 DATA = Path(os.environ.get("SENTENCE_EXPERTS_DATA", HERE.parent.parent / "shared" / "data"))
 ELIFE, CROPS = "corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz"
 BASE = "minilm"
-COMMAND = "import sys; from sentence_experts.cli.main import main; sys.exit(main(sys.argv[1:]))"
 PACKAGES = ("torch", "transformers", "sentence-transformers")
 
 
@@ -43,17 +40,6 @@ def options(doc: str | None, **defaults: Any) -> argparse.Namespace:
             how = {"type": type(default), "default": default}
         parser.add_argument(flag, **how)  # type: ignore[arg-type]
     return parser.parse_args()
-
-
-def cli(log: Path, *arguments: str, **variables: str) -> None:
-    """Run one command line of the package on one thread, its output in `log`."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    with open(log, "a", encoding="utf-8") as out:
-        command = [sys.executable, "-c", COMMAND, *arguments]
-        done = subprocess.run(command, stdout=out, stderr=out, env=environment, check=False)
-    if done.returncode:
-        raise SystemExit(f"failed, see {log}: sentence-experts {' '.join(arguments)}")
 
 
 def resident() -> dict[str, float]:

@@ -36,8 +36,3 @@ def write_records(path: Path, records: Iterable[dict[str, Any]]) -> Path:
     data = "".join(json.dumps(record) + "\n" for record in records).encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
-
-
-def write_works(path: Path, numbers: Iterable[int]) -> Path:
-    """Write the works of some numbers, each citing the next two."""
-    return write_records(path, [work(number + 1, (number + 2, number + 3)) for number in numbers])
