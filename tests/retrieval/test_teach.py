@@ -134,6 +134,17 @@ def test_kinds_that_were_taught_without_routes_share_the_base(
         for model in (plain_model, tmp_path / "both")
     )  # fmt: skip
     assert found == pytest.approx(wanted, abs=1e-5 if kind == HEAD else 0.02)
+    whole = {route.name for route in both.routes}
+    for dropped in whole - {"first", "first query"}:  # either half takes the other one with it
+        rest = sentence_experts.drop_route(both, dropped)
+        assert whole - {route.name for route in rest.routes} == {"second", names[1]}
+        assert "second query" not in rest.routed_model.config.search_routes
+    again = add_taught_route(rest, name="second", **options)
+    assert np.array_equal(second, again.encode(texts, prompt_name=names[1]))
+    if kind == ROCCHIO:
+        taken = sentence_experts.with_heads(one, {"second query": (np.eye(32), np.zeros(32))})
+        with pytest.raises(UsageError, match="has a route 'second query' already"):
+            add_taught_route(taken, name="second", **options)
     with pytest.raises(
         UsageError, match="'second' was taught without a route, which does not fit this model"
     ):

@@ -158,13 +158,15 @@ def add_taught_route(
 
 def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
     """Return a model with the head of a taught route, and with another for queries if they need one."""
-    from sentence_experts.models.surgery.add_drop_routes import with_heads
+    from sentence_experts.models.surgery.add_drop_routes import query_half, with_heads
 
-    change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), f"{route.name} query"
+    change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), query_half(route.name)
     assert change is not None
     sides = {route.name: route.document_route}
     if change.shift is not None or route.query_route != route.document_route:
         sides[of_queries] = route.query_route
+        if of_queries in searcher.encoder.routes:
+            raise UsageError(f"`name`: the model has a route {of_queries!r} already, and queries need one")
     width = searcher.encoder.dimension
     made: ExpertEncoder = grown
     for side, on in sides.items():

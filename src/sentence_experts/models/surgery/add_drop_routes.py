@@ -235,7 +235,8 @@ def drop_route(
 ) -> ExpertEncoder:
     """Drop a route and what it owns from a model; the others' vectors stay bit-equal.
 
-    Routes that share an expert go with it, which is logged. Texts then read the token as ordinary text.
+    Routes that share an expert go with it, and so does the half for queries of a taught route, which is
+    logged. Texts then read the token as ordinary text.
 
     Args:
         model: a model with routes, or its folder; it stays unchanged.
@@ -253,6 +254,11 @@ def drop_route(
     return make_and_store(lambda opened: _without(opened, name), model, out, overwrite, {"without": name}, {})
 
 
+def query_half(name: str) -> str:
+    """Return the name of the route for the queries of a taught route that moves queries."""
+    return f"{name} query"
+
+
 def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
     encoder = _check_growable(model)
     plan, names = RoutePlan.of(encoder), encoder.experts
@@ -260,14 +266,22 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
         known = ", ".join(dict.fromkeys([*plan.names, *names]))
         raise UsageError(f"there is no route or expert {name!r}; they are {known}")
     rest = plan.without(name)
+    shared = sorted({*plan.names} - {*rest.names, name})
+    pairs = encoder.routed_model.config.search_routes
+    for query, document in pairs.items():
+        if name in (query, document) and query == query_half(document):  # a taught route that moves queries
+            half = query if name == document else document
+            if half in rest.names:
+                rest = rest.without(half)
+                logger.info(f"dropped with {name!r}, the other half of it: {half}")
     if not rest.routes:
         raise UsageError(f"{name!r} is the only one; to have none, export its route as a dense model")
     sources = [
         source for expert, source in zip(names, _keep_experts(encoder), strict=True) if expert in rest.experts
     ]
     dropped = {name, *plan.names} - {*rest.names}
-    if len(dropped) > 1:
-        logger.info(f"dropped with {name!r}, whose expert they share: {', '.join(sorted(dropped - {name}))}")
+    if shared:
+        logger.info(f"dropped with {name!r}, whose expert they share: {', '.join(shared)}")
     prompts: dict[str, Any] = {key: prompt for key, prompt in encoder.prompts.items() if key not in dropped}
     default = encoder.default_prompt_name
     if default in dropped:
@@ -276,7 +290,10 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
         for alias in ("query", "document"):
             if alias not in plan.names:
                 prompts.pop(alias, None)
-    return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
+    made = with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
+    left = {query: document for query, document in pairs.items() if not {query, document} & dropped}
+    made.routed_model.config.search_routes = left
+    return made
 
 
 def _check_growable(model: SentenceTransformer) -> ExpertEncoder:
