@@ -153,6 +153,41 @@ def test_passages_are_those_of_the_corpus_that_a_server_started_with(
             client.post("/search/sentences", json=asked | {"query": "another one"})
 
 
+def test_a_corpus_that_is_copied_over_in_place_is_noticed(experts: ExpertEncoder, tmp_path: Path) -> None:
+    """As by `cp -r`; files that are renamed into its place are not read."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder, topic in zip(folders, ("crops", "neuro"), strict=True):
+        papers = [{"id": f"10.1000/{number}", "title": title} for number, title in enumerate(TOPICS[topic])]
+        sentence_experts.import_corpus(out=folder, papers=papers)
+        sentence_experts.search(experts, folder, QUERY, route="crops", hybrid=True)
+    app = sentence_experts.create_app({"m": experts}, corpus=folders[0], watch=False)
+    asked = {"query": QUERY, "routes": ["m:crops"]}
+    with TestClient(app, base_url="http://localhost") as client:
+        before = client.post("/search", json=asked).json()["papers"]
+        shutil.copytree(folders[0], tmp_path / "kept")
+        for file in folders[1].rglob("*.*"):  # under its own name, from a file beside it
+            if file.is_file():
+                place = folders[0] / file.relative_to(folders[1])
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, beside := place.with_name("beside"))
+                beside.replace(place)
+        assert client.post("/search", json=asked).json()["papers"] == before
+    shutil.rmtree(folders[0])
+    (tmp_path / "kept").rename(folders[0])
+    for name in ("papers.parquet", "citations.parquet", "vectors.npy", "data.csc.index.npy"):
+        app = sentence_experts.create_app({"m": experts}, corpus=folders[0], watch=False)
+        with TestClient(app, base_url="http://localhost") as client:
+            assert client.post("/search", json=asked).json()["papers"] == before
+            (file, *_) = folders[0].rglob(name)
+            content = file.read_bytes()
+            for changed in (b"\0" + content[1:], content[:10], content):
+                file.write_bytes(changed)
+                for path in ("/search", "/search/corpus", "/search/taught"):
+                    answer = client.get(path) if path != "/search" else client.post(path, json=asked)
+                    assert answer.status_code == 503, (name, path)
+                    assert "written to while it is served" in answer.text
+
+
 def test_papers_become_a_file(client: TestClient) -> None:
     asked = ["10.5555/made-up.001", "h:script"]
     answer = client.post("/search/export", json={"papers": asked, "format": "csv"})

@@ -37,6 +37,7 @@ from sentence_experts.retrieval.texts import (
 from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.storage import (
     RECORD,
+    OpenFiles,
     PartStore,
     allocate_npy,
     hashes_of,
@@ -155,7 +156,8 @@ def _open(folder: Path, corpus: CorpusFolder) -> RouteVectors | None:
         return None
     vectors = np.load(folder / VECTORS, mmap_mode="r")
     spans = np.load(folder / SPANS, mmap_mode="r") if SPANS in record["files"] else None
-    return RouteVectors(vectors, np.load(folder / ROWS), spans)
+    files = OpenFiles(folder / name for name in (VECTORS, SPANS) if name in record["files"])
+    return RouteVectors(vectors, np.load(folder / ROWS), spans, files=files)
 
 
 class _Plan:

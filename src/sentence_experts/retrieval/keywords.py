@@ -23,7 +23,7 @@ from sentence_experts.progress import announce
 from sentence_experts.retrieval.index import FOLDER, read_index, write_index_record
 from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
 from sentence_experts.retrieval.vectors import best_of
-from sentence_experts.storage import locked, replacing_folder, sha256_settings, write_npy
+from sentence_experts.storage import OpenFiles, locked, replacing_folder, sha256_settings, write_npy
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -44,10 +44,12 @@ class KeywordIndex:
     Attributes:
         bm25: the index of bm25s.
         rows: row of each text's paper, (texts,).
+        files: the files behind both.
     """
 
     bm25: Any
     rows: NDArray[np.int64]
+    files: OpenFiles
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the BM25 score of every text, (texts,); 0 for those without any word of the query."""
@@ -107,7 +109,7 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
         except PermissionError as error:
             raise InputError(f"{folder.parent}: cannot be written beside the corpus: {error}") from error
     rows = np.load(folder / ROWS, mmap_mode="r")
-    return KeywordIndex(BM25.load(folder, mmap=True), rows)
+    return KeywordIndex(BM25.load(folder, mmap=True), rows, OpenFiles(folder.glob("*.npy")))
 
 
 @announce("collecting the words of the corpus")

@@ -29,6 +29,7 @@ from sentence_experts.corpus.paper import NOTICE_KINDS, Paper
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.texts import joined, sections_of
+from sentence_experts.storage import OpenFiles
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -116,6 +117,7 @@ class Papers:
             for table in filter(None, (corpus.citations, corpus.domains, corpus.bodies, corpus.papers)):
                 self._tables[table.name] = pa.OSFile(str(table))
             self._file = pq.ParquetFile(self._tables[PAPERS])
+            self.files = OpenFiles(corpus.path / name for name in self._tables)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{table} is damaged ({brief(error)}): make it again") from error
         self.count: int = self._file.metadata.num_rows
@@ -337,8 +339,10 @@ class Papers:
 
     def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return (citing row, cited row) of each citation between two of these papers."""
-        wanted = set(rows)
-        return [(row, other) for row in sorted(wanted) for other in self.cites(row) if other in wanted]
+        wanted, (cites, _) = set(rows), self._links
+        return [
+            (row, other) for row in sorted(wanted) for other in self._linked(row, *cites) if other in wanted
+        ]
 
     def cites(self, row: int) -> list[int]:
         """Return the papers of the corpus that a paper cites."""

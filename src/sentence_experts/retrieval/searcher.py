@@ -216,6 +216,19 @@ class Searcher:
         shares = zip(blend.weights, cosines, strict=True)
         return Scale.of(np.sum([weight * each for weight, each in shares], axis=0))
 
+    def check_files(self) -> None:
+        """Refuse to go on with a corpus of which a file that is open was written to.
+
+        Raises:
+            InputError: one was.
+        """
+        self.papers.files.check()
+        for vectors in [*self._vectors.values()]:
+            if vectors.files is not None:
+                vectors.files.check()
+        if "keywords" in vars(self):
+            self.keywords.files.check()
+
     @cached_property
     def keywords(self) -> KeywordIndex:
         """The words of the corpus, for BM25."""

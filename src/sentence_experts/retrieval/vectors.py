@@ -14,6 +14,7 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.head_cosines import Head
+from sentence_experts.storage import OpenFiles
 
 _NUMBERS_PER_PRODUCT = 400_000  # multiplications at once, if several queries meet the same vectors
 
@@ -31,12 +32,14 @@ class RouteVectors:
         rows: row of each text in papers.parquet, (texts,), ascending.
         spans: begin and end of each passage in its paper's text, (texts, 2); None without passages.
         head: head of the route, if it has one.
+        files: the files behind `vectors` and `spans`.
     """
 
     vectors: Vectors
     rows: Rows
     spans: NDArray[np.int64] | None = None
     head: Head | None = None
+    files: OpenFiles | None = None
 
     @property
     def dimension(self) -> int:

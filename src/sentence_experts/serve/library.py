@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from fastapi import Request
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
@@ -72,6 +73,23 @@ def base_beside(sources: Mapping[str, Any], corpus: CorpusFolder) -> dict[str, s
         return {}
     names = (each for each in (source_name(base).replace(":", "-"), "base") if each not in sources)
     return dict.fromkeys(list(names)[:1], base)
+
+
+class LibraryRoute(APIRoute):
+    """An endpoint that answers from a library whose files are as they were when the server opened them."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, which checks the files before it (a shorter one may not be read) and after."""
+        handle = super().get_route_handler()
+
+        async def handle_checked(request: Request) -> Response:
+            library: Library = request.app.state.library
+            library.check_files()
+            response = await handle(request)
+            library.check_files()
+            return response
+
+        return handle_checked
 
 
 class Library:
@@ -257,6 +275,19 @@ class Library:
             if named := _NAMED.match(text):
                 field, text = field or FIELDS.get(named[1], named[1]), text[named.end() :]
             raise RequestError(422, text, field) from None
+
+    def check_files(self) -> None:
+        """Refuse to answer from files that another program has written to.
+
+        Raises:
+            RequestError: it has.
+        """
+        try:
+            for _, searcher in self._searchers.values():
+                searcher.check_files()
+        except InputError as error:
+            logger.warning(str(error))
+            raise RequestError(503, "the corpus was written to while it is served: start again") from None
 
     def about(self, profile: str = DEFAULT) -> dict[str, Any]:
         """Describe the corpus and its routes, as the page shows them."""

@@ -24,7 +24,7 @@ from sentence_experts.serve.common_terms import common_terms, stems
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
-from sentence_experts.serve.library import CorpusView, Library, profile_of
+from sentence_experts.serve.library import CorpusView, Library, LibraryRoute, profile_of
 from sentence_experts.serve.models import ServedModel
 
 NEAR = 200  # number of papers per route whose years are counted
@@ -122,7 +122,7 @@ class RouteResult(NamedTuple):
     near: list[int]
 
 
-router = APIRouter(tags=["Search"], prefix="/search")
+router = APIRouter(tags=["Search"], prefix="/search", route_class=LibraryRoute)
 
 
 @router.get("/corpus")

@@ -18,7 +18,7 @@ from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
 from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, body_of, json_answer, read
-from sentence_experts.serve.library import CorpusView, Library, profile_of
+from sentence_experts.serve.library import CorpusView, Library, LibraryRoute, profile_of
 from sentence_experts.serve.search import PaperId, shown_facts
 
 FIRST_NAME = "my-method"
@@ -96,7 +96,7 @@ class RenameRequest(NameRequest):
     to: Name
 
 
-router = APIRouter(tags=["Taught routes"], prefix="/search/taught")
+router = APIRouter(tags=["Taught routes"], prefix="/search/taught", route_class=LibraryRoute)
 
 
 @router.get("")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sentence_experts.storage.files import (
     FileState,
     NoSpaceError,
+    OpenFiles,
     allocate_npy,
     check_kinds,
     check_version,
@@ -50,8 +51,8 @@ from sentence_experts.storage.record import (
 )
 
 __all__ = [
-    "RECORD", "FileState", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "allocate_npy",
-    "check_apart", "check_kinds", "check_unchanged", "check_version", "describe_full_disk", "explained",
+    "RECORD", "FileState", "InUseError", "NoSpaceError", "OpenFiles", "Output", "PartStore", "State",
+    "allocate_npy", "check_apart", "check_kinds", "check_unchanged", "check_version", "describe_full_disk", "explained",
     "file_state", "hashes_of", "hidden_beside", "is_unchanged", "locked", "open_to_readers",
     "output", "read_checked_record", "read_json", "read_record", "record_of", "remove_leftovers",
     "replacing", "replacing_folder",

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.progress import announce
@@ -342,6 +343,32 @@ def file_state(path: str | Path) -> FileState:
     """
     status = os.stat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+class OpenFiles:
+    """Files that stay open as long as this object, so that a write into one of them is noticed.
+
+    Another file that takes the name of one of them changes nothing: it is still the old one that is open.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._open = {path: os.open(path, os.O_RDONLY) for path in paths}
+        self._states = self._read()
+        finalize(self, lambda numbers: [os.close(number) for number in numbers], [*self._open.values()])
+
+    def _read(self) -> dict[Path, tuple[int, int]]:
+        states = {path: os.fstat(number) for path, number in self._open.items()}
+        return {path: (state.st_size, state.st_mtime_ns) for path, state in states.items()}
+
+    def check(self) -> None:
+        """Refuse files that were written to.
+
+        Raises:
+            InputError: one was.
+        """
+        if (now := self._read()) != self._states:
+            path = next(path for path, state in now.items() if state != self._states[path])
+            raise InputError(f"{path}: written to by another program while it was in use: start again")
 
 
 def sha256_settings(settings: Any) -> str:
