@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
@@ -171,6 +173,21 @@ def test_standard_scores_are_fitted_once(olmoe, texts):
     assert np.abs(embedder.encode([texts[1]])[0] - found[1]).max() < 1e-4
     with pytest.raises(UsageError, match="1 calibration texts"):
         embedder.fit_standard(texts[:1])
+
+
+def test_standard_scores_are_those_of_the_model_that_they_were_fitted_on(olmoe, texts, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(olmoe, base)
+    embedder = MoeEmbedder(str(base), parts="concat", device="cpu")
+    embedder.fit_standard(texts)
+    embedder.save(str(tmp_path / "fitted"))
+    assert load(tmp_path / "fitted").encode(texts) == pytest.approx(embedder.encode(texts), abs=1e-5)
+    weights = load_file(base / "model.safetensors")
+    save_file(
+        {name: 2 * weight for name, weight in weights.items()}, base / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(InputError, match=f"{base} has changed since standard scores were fitted on it"):
+        load(tmp_path / "fitted")
 
 
 @pytest.mark.parametrize("standard", [None, "batch", "faithful", "fitted"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 FILE, FORMAT = "moee.json", 3  # the settings of a saved embedder
 STANDARD = "standard.safetensors"  # the fitted standard scores of a saved embedder
-FITTED = "fitted"  # key in the settings: whether there are fitted standard scores
+FITTED = "fitted"  # key in the settings: the hash of the model that standard scores were fitted on, or false
 
 
 def is_embedder(source: str | Path) -> bool:

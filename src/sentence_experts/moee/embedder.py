@@ -135,7 +135,10 @@ class MoeEmbedder(SentenceTransformer):
     def save_to(self, place: Output) -> None:
         """Write to an output of this kind."""
         settings = {**self.settings, "parts": self.parts, "alpha": self.alpha}
-        settings |= {"max_length": self.reader.longest, FITTED: self.fitted is not None}
+        settings |= {
+            "max_length": self.reader.longest,
+            FITTED: self.fitted is not None and self.base_fingerprint,
+        }
         with place.replacing() as folder:
             if self.fitted is not None:
                 self.fitted.write(folder / STANDARD)

@@ -26,7 +26,12 @@ CHANGEABLE = {"parts", "alpha", "device"}
 
 
 def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
-    """Open a folder that `MoeEmbedder.save` wrote."""
+    """Open a folder that `MoeEmbedder.save` wrote.
+
+    Raises:
+        InputError: it was damaged, or its standard scores were fitted on other weights than there are now.
+        UsageError: settings that do not fit it.
+    """
     require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.vectors import Standard
@@ -36,7 +41,7 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     saved: dict[str, Any] = read_json(file)
     if saved.pop("kind", None) != "moee" or check_version(file, saved.pop("format", None), FORMAT) < FORMAT:
         raise InputError(f"{file}: does not describe an embedder of this version; make it again")
-    if saved.pop(FITTED):
+    if fitted_on := saved.pop(FITTED):
         saved[FITTED] = Standard.read(Path(folder, STANDARD))
     if saved["trust_remote_code"] and not config.trust_remote_code:
         raise UsageError(
@@ -46,7 +51,13 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     saved["trust_remote_code"] = config.trust_remote_code
     given = {name: getattr(config, name) for name in ("device", "dtype") if getattr(config, name) is not None}
     lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
-    return MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
+    embedder = MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
+    # Versions before 0.3.0 did not note the model.
+    if fitted_on not in (False, True, embedder.base_fingerprint):
+        raise InputError(
+            f"{folder}: {saved['model']} has changed since standard scores were fitted on it: make it again"
+        )
+    return embedder
 
 
 def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:

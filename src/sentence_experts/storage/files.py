@@ -354,7 +354,8 @@ class OpenFiles:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._open = {path: os.open(path, os.O_RDONLY) for path in paths}
         self._states = self._read()
-        finalize(self, lambda numbers: [os.close(number) for number in numbers], [*self._open.values()])
+        for number in self._open.values():
+            finalize(self, os.close, number)
 
     def _read(self) -> dict[Path, tuple[int, int]]:
         states = {path: os.fstat(number) for path, number in self._open.items()}
