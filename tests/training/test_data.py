@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -144,9 +145,11 @@ def test_table_files_and_lists_of_dicts_are_pairs(plain: SentenceTransformer, tm
     assert sentence_experts.extend(plain, domains=tmp_path / "pairs.csv").experts == tuple(TOPICS)
 
 
-def test_negatives_of_a_table_are_trained_on(experts_model: Path) -> None:
+@pytest.mark.parametrize("write", [str, lambda text: f"{text.upper()} !"])
+def test_negatives_of_a_table_are_trained_on(experts_model: Path, write: Callable[[str], str]) -> None:
+    """A negative that is the text of another row, but for case and punctuation, has its number."""
     table = frame()
-    table["negative"] = [table["anchor"][1], *(f"unlike {row}" for row in range(1, len(table)))]
+    table["negative"] = [write(table["anchor"][1]), *(f"unlike {row}" for row in range(1, len(table)))]
     table["split"] = ["train"] * (len(table) - 8) + ["validation"] * 8
     objectives = open_data(table)
     config = TrainConfig()

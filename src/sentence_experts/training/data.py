@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import LINKS_SCHEMA, NEGATIVE, Pairs
+from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import Tasks, open_dataset
@@ -259,15 +260,17 @@ def _groups_of(pairs: pa.Table) -> Numbers:
 def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.ChunkedArray) -> pa.Table:
     """Return a table of pairs: route, source, `COLUMNS`, and `KEYS`, of which equal or linked ones are alike.
 
-    A negative that is a text elsewhere in the table has that text's key, and otherwise one for itself.
+    A negative that is a text elsewhere in the table, but for case and punctuation, has that text's key, and
+    otherwise one for itself.
     """
     table = pa.table(list(columns), names=["route", "source", *COLUMNS])
     negatives = pa.nulls(table.num_rows, pa.string())
     if table["negative"].null_count < table.num_rows:
-        texts = pa.chunked_array([*table["positive"].chunks, *table["anchor"].chunks], pa.string())
+        positive, anchor, negative = (fold_texts(table[name]) for name in ("positive", "anchor", "negative"))
+        texts = pa.chunked_array([*positive.chunks, *anchor.chunks], pa.string())
         keys = pa.chunked_array([*positives.chunks, *anchors.chunks], pa.string())
-        places = find_places(table["negative"], texts)
-        own = pc.equal(table["negative"], table["positive"]).fill_null(False).to_numpy()
+        places = find_places(negative, texts)
+        own = pc.equal(negative, positive).fill_null(False).to_numpy()
         places[own] = np.flatnonzero(own)
         rows = pa.array(np.arange(table.num_rows)).cast(pa.string())
         alone = pc.binary_join_element_wise(table["route"], table["source"], rows, "\0")
