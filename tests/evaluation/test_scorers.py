@@ -33,6 +33,14 @@ def test_tfidf_of_unknown_texts_is_zero_and_without_words_an_error():
         tfidf_scorer({}).score(["", "."], ["", "!"], "d")
 
 
+def test_pairs_of_equal_texts_are_ties(experts_model):
+    texts = [f"{topic} of {place} in year {year}" for topic in ("rice", "sleep") for place in POSITIVES
+             for year in range(20)]  # fmt: skip
+    encoder = BatchEncoder(load(experts_model, device="cpu"))
+    for score in (tfidf_scorer({"crops": texts}).score, scored_by(encoder)):
+        assert set(score(texts, texts, "crops").tolist()) == {1.0}
+
+
 def scored_by(encoder, route_map=None, cache=None):
     return encoder_score(encoder, routes_by_domain(encoder.known_routes, DOMAINS, route_map), cache=cache)
 

@@ -26,6 +26,7 @@ PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_
 
 # Anchors, positives and their domain -> the similarity of each pair, shape (pairs,).
 Score = Callable[[Sequence[str], Sequence[str], str], NDArray[np.float64]]
+COSINE_DIGITS = 12  # so that pairs of equal texts, whose cosines differ from 1 by rounding, are ties
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
 TFIDF_LABEL, MEMORY_LABEL = "TF-IDF", "memory of training"
 
@@ -108,7 +109,7 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
         except ValueError as error:
             raise InputError(f"TF-IDF cannot be fitted on domain {domain}: {error}") from error
         product = vectorizer.transform(anchors).multiply(vectorizer.transform(positives))
-        return np.asarray(product.sum(axis=1), dtype=np.float64).ravel()
+        return np.asarray(product.sum(axis=1), dtype=np.float64).ravel().round(COSINE_DIGITS)
 
     made = {"model": "tfidf", "max_features": TFIDF_FEATURES}
     return Scorer(label, score, lambda: {**made, "fitted_on": dict(sorted(fitted.items()))})
@@ -182,7 +183,8 @@ def cosine_by_text(
     texts = sorted({*anchors, *positives}, key=lambda text: (-len(text), text))
     row = {text: index for index, text in enumerate(texts)}
     vectors = encode(texts)
-    return cosines(vectors[[row[text] for text in anchors]], vectors[[row[text] for text in positives]])
+    found = cosines(vectors[[row[text] for text in anchors]], vectors[[row[text] for text in positives]])
+    return found.round(COSINE_DIGITS)
 
 
 def encode_in_parts(
