@@ -57,7 +57,7 @@ def test_files_of_the_reports_names_are_not_replaced(
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
     assert run(recipe_for(plain_model, tmp_path), "--out", tmp_path / "out") == 2
-    assert f"{mine}: not written by this program" in capsys.readouterr().err
+    assert f"{mine} is there without the results" in capsys.readouterr().err
     assert mine.read_text() == "mine"
 
 

@@ -177,7 +177,8 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
             source = _make_source(client, config)
             fetched = Fetched(config, {})
             for name, query in config.domains.items():
-                found = source.find(query)
+                if not (found := source.find(query)):
+                    raise UsageError(f"{name}: no record matches {query!r}")
                 chosen = fetched.ids_by_domain[name] = sample(found, config.max_articles)
                 of_all = f" of {len(found):,}" if len(found) > len(chosen) else ""
                 logger.info(f"{name}: {len(chosen):,}{of_all} articles")

@@ -83,7 +83,7 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
         files = [experiment.report / f"report.{ending}" for ending in ("json", "md", "html")]
         if not any(result.exists() for result in results.values()):
             for file in filter(Path.exists, files):
-                raise UsageError(f"{file}: not written by this program, and in the way: move it away")
+                raise UsageError(f"{file} is there without the results that it reports: move it away")
         for step in experiment.steps:
             step.run()
         comparison = experiment.compare({name: read_json(result) for name, result in results.items()})

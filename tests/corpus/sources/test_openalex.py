@@ -82,6 +82,14 @@ def test_works_that_are_missing_from_the_pages_are_asked_for_again(
     assert len(papers(fetch_corpus(**asked))) == 7
 
 
+def test_what_a_query_finds_is_kept_or_named(world: Replay, settings: dict[str, Any], tmp_path: Path) -> None:
+    world.openalex["type:article,is_retracted:false"] = [work(1), work(2) | {"is_xpac": True}]
+    fetched = fetch_corpus(domains={"a": "type:article"}, **settings)
+    assert [(one["reason"], one["record"]) for one in rejected(fetched)] == [("xpac", "W2")]
+    with pytest.raises(UsageError, match="b: no record matches 'type:nothing'"):
+        fetch_corpus(domains={"a": "type:article", "b": "type:nothing"}, **settings)
+
+
 def test_works_that_are_damaged_in_the_journal_are_asked_for_again(
     world: Replay, settings: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -124,17 +124,23 @@ class OpenAlexSource:
 
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
         """Yield the papers in the journal, with their ids."""
-        for one in ids:
-            body = self._answers.get(f"{_WORK}/{one}")
-            paper = to_paper(json.loads(body)) if body else None
+        for one, _, paper in self._works(ids):
             if isinstance(paper, Paper):
                 yield one, paper
+
+    def _works(self, ids: list[str]) -> Iterator[tuple[str, bytes, Paper | str]]:
+        """Yield the id and answer of each work in the journal, and its paper or why it is left out."""
+        for one in ids:
+            if body := self._answers.get(f"{_WORK}/{one}"):
+                yield one, body, to_paper(json.loads(body))
 
     def records(self, ids: list[str]) -> Iterator[Record]:
         """Yield the records of the works in the journal."""
         address = f"{self._client.services.openalex.url}/works"
-        for one, paper in self.papers(ids):
+        for one, body, paper in self._works(ids):
+            if isinstance(paper, str):
+                yield Record(one, reason=(paper, "left out"))
+                continue
             names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi, "openalex": one}
             known = {kind: name for kind, name in names.items() if name}
-            body = self._answers.get(f"{_WORK}/{one}")
             yield Record(one, known, f"{address}/{one}", body, licence=paper.licence)
