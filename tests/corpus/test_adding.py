@@ -231,6 +231,8 @@ def test_one_title_of_a_table_is_corrected(tmp_path: Path, prefix: str) -> None:
     corpus = import_corpus(papers=table, out=tmp_path / "corpus")
     grown = add_to_corpus(corpus, papers=corrected)
     assert {paper["title"] for paper in papers(grown)} == {row["title"] for row in corrected}
+    again = add_to_corpus(grown, papers=[{"id": f"{prefix}f", "title": "Sleep of rats"}])
+    assert len(papers(again)) == len(titles) + 1
 
 
 def test_another_selection_of_a_source_is_added(tmp_path: Path) -> None:

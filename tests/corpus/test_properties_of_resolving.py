@@ -59,7 +59,7 @@ def resolve(
                 if record.source == source:
                     part.add(record.paper, record.member)
             part.write(parts)
-        with resolving(parts, [{"name": name, "kind": "file"} for name in sources], 1) as resolved:
+        with resolving(parts, [{"name": name, "kind": "file"} for name in sources], {}, 1) as resolved:
             resolved.memory = memory or resolved.memory
             papers = pa.Table.from_batches(resolved.papers()).to_pylist()
             batches = list(resolved.citations())

@@ -47,7 +47,7 @@ from sentence_experts.corpus.parts import (
     write_rejections,
 )
 from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
-from sentence_experts.corpus.records import RECORDS, write_records
+from sentence_experts.corpus.records import RECORDS, CorpusRecords, write_records
 from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError
@@ -108,6 +108,7 @@ class Sources:
         full_text: whether the text of bodies is kept.
         corpora: hashes of the corpora whose sources are among these.
         described: name, kind, size and SHA-256 of each source, documents first.
+        corpus_of: number of a source -> number of the corpus that it comes from, if it does.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Sources:
         self._state = _list_states(documents)
         self.tables: list[tuple[int, TableSource]] = []
         self.described: list[dict[str, Any]] = []
+        self.corpus_of: dict[int, int] = {}
         for source in documents:
             size, digest = source_hash(source)
             named = {"name": source.name, "kind": source.kind}
@@ -131,8 +133,11 @@ class Sources:
 
     def add(self, table: TableSource) -> None:
         """Add another source."""
-        self.tables.append((len(self.described), table))
+        first = len(self.described)
+        self.tables.append((first, table))
         self.described += table.described()
+        if isinstance(table, CorpusRecords):
+            self.corpus_of |= dict.fromkeys(range(first, len(self.described)), first)
 
     @property
     def names(self) -> list[str]:
@@ -197,7 +202,7 @@ def build_corpus(
         if not parts.keys():  # there must be tables to read
             CorpusPart(len(sources.described), 0).write(parts)
         if complete:
-            with resolving(parts, sources.described, workers, memory) as resolved:
+            with resolving(parts, sources.described, sources.corpus_of, workers, memory) as resolved:
                 write_stream(parts.folder / PAPERS, resolved.papers(), PAPERS_SCHEMA)
             found, additions = complete(parts.folder / PAPERS)
             sources.add(found)
@@ -225,7 +230,7 @@ def _write_corpus(
     shutil.rmtree(out / RECORDS, ignore_errors=True)
     rejections = _read_rejections(parts)
     tables = [PAPERS, CITATIONS, MENTIONS]
-    with resolving(parts, sources.described, workers, memory) as resolved:
+    with resolving(parts, sources.described, sources.corpus_of, workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)

@@ -145,16 +145,17 @@ def _is_own_id(column: str) -> str:
 
 
 # The first of the users' own ids that sources give to works of unlike titles, if most shared ones are such.
-# Works that share an identifier are the same, and so are copies.
+# Works that share an identifier are the same, and so are copies; what is in one corpus was compared before.
 OWN_IDS_OF_OTHER_WORKS = f"""
     WITH named AS (
-        SELECT w.other, w.key, n.name, w.source, p.title FROM works w JOIN valid_papers p USING (spot)
-        JOIN source_names n ON n.source = w.source WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
+        SELECT w.other, w.key, n.name, w.source, n.corpus, p.title
+        FROM works w JOIN valid_papers p USING (spot) JOIN source_names n ON n.source = w.source WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
     ), shared AS (
         SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
             levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))
             AND (a.key <> b.key OR a.key = a.other) AS unlike
-        FROM named a JOIN named b ON b.other = a.other AND a.source < b.source
+        FROM named a JOIN named b
+            ON b.other = a.other AND a.source < b.source AND (a.corpus = b.corpus) IS NOT TRUE
     ), alike AS (SELECT count(*) AS copies FROM copies WHERE source <> first_source AND {_is_own_id("other")})
     SELECT * EXCLUDE unlike FROM shared
     WHERE unlike AND (SELECT sum(unlike::INT) / (count(*) + any_value(copies)) FROM shared, alike) > 0.5

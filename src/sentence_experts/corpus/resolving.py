@@ -145,9 +145,16 @@ class Resolved:
 
 @contextmanager
 def resolving(
-    parts: PartStore, sources: Sequence[Mapping[str, Any]], threads: int, memory: str | None = None
+    parts: PartStore,
+    sources: Sequence[Mapping[str, Any]],
+    corpus_of: Mapping[int, int],
+    threads: int,
+    memory: str | None = None,
 ) -> Iterator[Resolved]:
-    """Resolve the parts of described sources; their folder also holds the database's temporary files."""
+    """Resolve the parts of described sources; their folder also holds the database's temporary files.
+
+    `corpus_of` has the number of a source -> the number of the corpus that it comes from, if it does.
+    """
     scratch = parts.folder / SCRATCH
     limit = int(_SHARE_OF_DATABASE * memory_bytes(memory)) if memory else memory_bytes(_MEMORY)
     settings: Any = {
@@ -158,11 +165,14 @@ def resolving(
     }  # fmt: skip
     with duckdb.connect(":memory:", config=settings) as database:
         database.execute("SET enable_progress_bar = false")
-        database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR, completes BOOLEAN)")
+        database.execute(
+            "CREATE TABLE source_names (source INTEGER, name VARCHAR, completes BOOLEAN, corpus INTEGER)"
+        )
         rows = [
-            (number, str(each["name"]), each["kind"] == COMPLETING) for number, each in enumerate(sources)
+            (number, str(each["name"]), each["kind"] == COMPLETING, corpus_of.get(number))
+            for number, each in enumerate(sources)
         ]
-        database.executemany("INSERT INTO source_names VALUES (?, ?, ?)", rows)
+        database.executemany("INSERT INTO source_names VALUES (?, ?, ?, ?)", rows)
         views = [("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)]
         has_bodies = bool(parts.keys(BODIES))
         for view, suffix in views + [("bodies", BODIES)] * has_bodies:

@@ -78,8 +78,8 @@ class AuditConfig(EncodingOptions):
         default=0.7,
         gt=0,
         le=1,
-        description="Similarity (Jaccard's, of pieces of five characters) from which two texts count as "
-        "near-duplicates; below 0.7 some are missed",
+        description="Similarity (Jaccard's, of pieces of words, five characters each) from which two texts "
+        "count as near-duplicates; below 0.7 some are missed",
     )
     bootstrap: int = Field(
         default=1000, ge=0, description="Number of bootstrap replicates; 0 for no intervals"

@@ -53,7 +53,7 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
     embedder = MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
     # Versions before 0.3.0 did not note the model.
-    if fitted_on not in (False, True, embedder.base_fingerprint):
+    if isinstance(fitted_on, str) and fitted_on != embedder.base_fingerprint:
         raise InputError(
             f"{folder}: {saved['model']} has changed since standard scores were fitted on it: make it again"
         )

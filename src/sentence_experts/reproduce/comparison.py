@@ -13,9 +13,9 @@ from sentence_experts.reproduce.published import ALL_DOMAINS, PublishedFigure
 
 DIFFERS = "differs"
 LEGEND = (
-    "Each cell has our figure, with its 95% interval, above the printed one. differs: what is not as in the "
-    "paper (data, base, scale, protocol). Where the data differ from the published ones, only orders and "
-    "gaps can be compared."
+    "Each cell has our figure, with a 95% interval if there is one, above the printed one. differs: what is "
+    "not as in the paper (data, base, scale, protocol). Where the data differ from the published ones, only "
+    "orders and gaps can be compared."
 )
 DRAWN = (
     " drawn: the paper shows the value in a figure only; highest: its text says that this column is the "

@@ -81,7 +81,7 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
     results = experiment.evaluations
     with locked(experiment.root.parent, "reproduction"):
         files = [experiment.report / f"report.{ending}" for ending in ("json", "md", "html")]
-        if not any(result.exists() for result in results.values()):
+        if results and not any(result.exists() for result in results.values()):
             for file in filter(Path.exists, files):
                 raise UsageError(f"{file} is there without the results that it reports: move it away")
         for step in experiment.steps:
@@ -90,6 +90,6 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
         report = comparison.report()
         content = json.dumps(comparison.to_json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         for file, text in zip(files, (content, markdown(report), html(report)), strict=True):
-            if not is_newer(file, *results.values()):
+            if not results or not is_newer(file, *results.values()):
                 write_text(file, text)
     return comparison

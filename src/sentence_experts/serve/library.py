@@ -109,13 +109,15 @@ class Library:
         self.corpus, self._models, self._unit = corpus, models, unit
         self._default = (models.first.name, *beside)
         self.papers = Papers(corpus)
-        self.papers.citations(())  # read now, and not with the first search
+        self.papers.citations(())  # read now, and not with the first search, as the domains
+        self.papers.facts(range(min(self.papers.count, 1)))
         self._searchers = {served.name: (served, self._open(served)) for served in models}
         self.views = self._list_views()
         self.pool = ThreadPoolExecutor(thread_name_prefix="search")
         self._renewing: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
         self._profiles: dict[str, Profile] = {}
         self._taught: dict[tuple[str, str], TaughtRoutes] = {}  # by profile and model
+        self._was_written_to = False
 
     def _open(self, served: ServedModel) -> Searcher:
         """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
@@ -286,7 +288,9 @@ class Library:
             for _, searcher in self._searchers.values():
                 searcher.check_files()
         except InputError as error:
-            logger.warning(str(error))
+            if not self._was_written_to:
+                logger.warning(str(error))
+            self._was_written_to = True
             raise RequestError(503, "the corpus was written to while it is served: start again") from None
 
     def about(self, profile: str = DEFAULT) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sentence_experts.errors import SentenceExpertsError, require
 from sentence_experts.serve import search
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import MAX_BODY_BYTES, answered, json_schema, read_body
+from sentence_experts.serve.library import LibraryRoute
 
 MAX_VALUES = 20  # maximum number of values of a filter that the tool `routes` lists, frequent ones first
 MAX_ABSTRACT = 1_000  # maximum number of characters of an abstract in a list of papers
@@ -72,7 +73,7 @@ TOOLS = {
     ),
 }
 
-router = APIRouter(tags=["Search"])
+router = APIRouter(tags=["Search"], route_class=LibraryRoute)
 
 
 @router.post("/mcp")

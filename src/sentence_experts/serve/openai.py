@@ -88,6 +88,7 @@ def _taught_blend(request: Request, served: ServedModel, route: str | None) -> B
         each.rpartition("=")[0].strip() in taught for each in route.split(",")
     ):
         return None
+    library.check_files()
     return library.find_one(f"{served.name}:{route}", "model", profile_of(request)).blend
 
 

@@ -86,6 +86,8 @@ class OpenAlexSource:
                 self._answers.forget(f"{name}/")
                 raise FailedError(f"{message}; give the same command again")
             logger.info(message)
+        if not found:
+            self._answers.forget(f"{name}/")  # there may be some another day
         return sorted(found)
 
     def _stored_page(self, key: str) -> dict[str, Any] | None:

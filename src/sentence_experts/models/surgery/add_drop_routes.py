@@ -269,11 +269,11 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
     shared = sorted({*plan.names} - {*rest.names, name})
     pairs = encoder.routed_model.config.search_routes
     for query, document in pairs.items():
-        if name in (query, document) and query == query_half(document):  # a taught route that moves queries
-            half = query if name == document else document
-            if half in rest.names:
+        gone = {*plan.names} - {*rest.names}
+        if query == query_half(document) and gone & {query, document}:  # a taught route that moves queries
+            for half in {query, document} & {*rest.names}:
                 rest = rest.without(half)
-                logger.info(f"dropped with {name!r}, the other half of it: {half}")
+                logger.info(f"dropped with {name!r}, since its other half is: {half}")
     if not rest.routes:
         raise UsageError(f"{name!r} is the only one; to have none, export its route as a dense model")
     sources = [
