@@ -149,7 +149,8 @@ def _is_own_id(column: str) -> str:
 OWN_IDS_OF_OTHER_WORKS = f"""
     WITH named AS (
         SELECT w.other, w.key, n.name, w.source, n.corpus, p.title
-        FROM works w JOIN valid_papers p USING (spot) JOIN source_names n ON n.source = w.source WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
+        FROM works w JOIN valid_papers p USING (spot) JOIN source_names n ON n.source = w.source
+        WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
     ), shared AS (
         SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
             levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))
