@@ -178,6 +178,8 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
             fetched = Fetched(config, {})
             for name, query in config.domains.items():
                 if not (found := source.find(query)):
+                    if isinstance(source, OpenAlexSource):
+                        source.forget(query)  # there may be some another day
                     raise UsageError(f"{name}: no record matches {query!r}")
                 chosen = fetched.ids_by_domain[name] = sample(found, config.max_articles)
                 of_all = f" of {len(found):,}" if len(found) > len(chosen) else ""

@@ -86,9 +86,11 @@ class OpenAlexSource:
                 self._answers.forget(f"{name}/")
                 raise FailedError(f"{message}; give the same command again")
             logger.info(message)
-        if not found:
-            self._answers.forget(f"{name}/")  # there may be some another day
         return sorted(found)
+
+    def forget(self, query: str) -> None:
+        """Forget what a filter found, to ask again."""
+        self._answers.forget(f"{_SEARCH}/{sha256_text(query + self._also)[:16]}/")
 
     def _stored_page(self, key: str) -> dict[str, Any] | None:
         """Return a page that the journal holds with all its works."""
