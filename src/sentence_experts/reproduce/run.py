@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sentence_experts.reproduce.comparison import ReproductionResult
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.recipe import ReproduceConfig, read_recipe
-from sentence_experts.storage import locked, read_json, write_text
+from sentence_experts.storage import locked, read_json, write_json, write_text
 
 
 @with_settings(ReproduceConfig)
@@ -88,8 +88,12 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
             step.run()
         comparison = experiment.compare({name: read_json(result) for name, result in results.items()})
         report = comparison.report()
-        content = json.dumps(comparison.to_json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        for file, text in zip(files, (content, markdown(report), html(report)), strict=True):
+        writers: list[Callable[[Path], None]] = [
+            lambda file: write_json(file, comparison.to_json()),
+            lambda file: write_text(file, markdown(report)),
+            lambda file: write_text(file, html(report)),
+        ]
+        for file, write in zip(files, writers, strict=True):
             if not results or not is_newer(file, *results.values()):
-                write_text(file, text)
+                write(file)
     return comparison

@@ -47,7 +47,6 @@ VALUES = {
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # number of values that a message names
-_BLOCK = 1 << 24  # bytes that are hashed at once
 _GROUPS, _FILTERS = 8, 64  # row groups of 16,384 papers, and filters' results, in memory
 
 
@@ -157,13 +156,12 @@ class Papers:
             InputError: it is not the one that was written.
         """
         file = self._tables.get(name)
-        if file is not None and name not in self._checked:
-            digest = hashlib.sha256()
-            for start in range(0, file.size(), _BLOCK):
-                digest.update(file.read_at(_BLOCK, start))
-            if self.corpus.hashes.get(name, digest.hexdigest()) != digest.hexdigest():
-                raise self.corpus.describe_change(name)
-            self._checked.add(name)
+        with self._reading:
+            if file is not None and name not in self._checked:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if self.corpus.hashes.get(name, digest) != digest:
+                    raise self.corpus.describe_change(name)
+                self._checked.add(name)
         return file
 
     def texts(self, rows: Sequence[int], unit: str) -> list[str]:

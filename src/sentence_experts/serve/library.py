@@ -291,7 +291,9 @@ class Library:
             if not self._was_written_to:
                 logger.warning(str(error))
             self._was_written_to = True
-            raise RequestError(503, "the corpus was written to while it is served: start again") from None
+            raise RequestError(
+                503, "the corpus was written to while it is served: restart the server"
+            ) from None
 
     def about(self, profile: str = DEFAULT) -> dict[str, Any]:
         """Describe the corpus and its routes, as the page shows them."""

@@ -369,7 +369,7 @@ class OpenFiles:
         """
         if (now := self._read()) != self._states:
             path = next(path for path, state in now.items() if state != self._states[path])
-            raise InputError(f"{path}: written to by another program while it was in use: start again")
+            raise InputError(f"{path}: another program wrote to it while it was in use: start again")
 
 
 def sha256_settings(settings: Any) -> str:

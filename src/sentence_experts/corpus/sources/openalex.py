@@ -67,7 +67,7 @@ class OpenAlexSource:
             FailedError: the pages hold fewer works than OpenAlex counts. They are forgotten, to be asked for
                 again. A gap below 1% is logged: works may come and go meanwhile.
         """
-        name = f"{_SEARCH}/{sha256_text(query + self._also)[:16]}"
+        name = self._search_key(query)
         mark = "*"
         found: set[str] = set()
         odd = 0
@@ -83,14 +83,17 @@ class OpenAlexSource:
         if given < stated:
             message = f"OpenAlex counts {stated:,} works and gives {given:,}: {query!r}"
             if given < _ENOUGH * stated:
-                self._answers.forget(f"{name}/")
+                self.forget(query)
                 raise FailedError(f"{message}; give the same command again")
             logger.info(message)
         return sorted(found)
 
     def forget(self, query: str) -> None:
         """Forget what a filter found, to ask again."""
-        self._answers.forget(f"{_SEARCH}/{sha256_text(query + self._also)[:16]}/")
+        self._answers.forget(f"{self._search_key(query)}/")
+
+    def _search_key(self, query: str) -> str:
+        return f"{_SEARCH}/{sha256_text(query + self._also)[:16]}"
 
     def _stored_page(self, key: str) -> dict[str, Any] | None:
         """Return a page that the journal holds with all its works."""

@@ -273,7 +273,7 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
         if query == query_half(document) and gone & {query, document}:  # a taught route that moves queries
             for half in {query, document} & {*rest.names}:
                 rest = rest.without(half)
-                logger.info(f"dropped with {name!r}, since its other half is: {half}")
+                logger.info(f"dropped with {name!r}, as the other half of a taught route: {half}")
     if not rest.routes:
         raise UsageError(f"{name!r} is the only one; to have none, export its route as a dense model")
     sources = [
