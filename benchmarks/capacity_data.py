@@ -197,7 +197,7 @@ def banking(folders: Folders, routes: int) -> LabelledTexts:
         name: read_labels([[cell] for cell in cells], LabelColumn(name, None, name))
         for name, cells in columns.items()
     }
-    return LabelledTexts(texts, labels, np.arange(len(texts)), sets, {})
+    return LabelledTexts(texts, np.arange(len(texts)), labels, np.arange(len(texts)), sets, {})
 
 
 def _read(rows: Sequence[Cells], routes: Sequence[str]) -> LabelledTexts:

@@ -32,7 +32,8 @@ def _texts(folders: Folders | None = None) -> LabelledTexts:
         for place, name in enumerate(("colour", "shape"))
     }
     sets = {TRAIN: np.arange(100), VALIDATION: np.arange(100, 140), TEST: np.arange(140, 200)}
-    return LabelledTexts([f"{one} {other} {n}" for one, other, n in rows], labels, np.arange(200), sets, {})
+    texts = [f"{one} {other} {n}" for one, other, n in rows]
+    return LabelledTexts(texts, np.arange(200), labels, np.arange(200), sets, {})
 
 
 @pytest.fixture

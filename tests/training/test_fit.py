@@ -53,7 +53,29 @@ def test_each_route_learns_its_label(fitted: se.FitResult) -> None:
     assert frame["auc"].mean() > 0.8
     assert frame["base_auc"].mean() == pytest.approx(0.5, abs=1e-9)
     assert "nDCG@10" in fitted.summary
-    assert sum(fitted.texts.values()) == 240
+    assert sorted(row for rows in fitted.sets.values() for row in rows) == list(range(240))
+
+
+def test_the_figures_can_be_measured_again_on_the_rows_of_the_test(fitted: se.FitResult) -> None:
+    table = make_rows()
+    rows = [table[number] for number in fitted.sets["test"]]
+    vectors = fitted.model.encode([row["text"] for row in rows], prompt_name="method")
+    scores, gains = vectors @ vectors.T, []
+    for query, row in enumerate(rows):
+        others = [n for n, other in enumerate(rows) if other["source"] != row["source"]]
+        alike = [rows[n]["method"] == row["method"] for n in others]
+        order = np.argsort(-scores[query, others], kind="stable")[:10]
+        discounts = 1 / np.log2(np.arange(2, 12))
+        gains.append(discounts[np.array(alike)[order]].sum() / discounts[: sum(alike)].sum())
+    assert np.mean(gains) == pytest.approx(fitted.to_pandas().set_index("route").loc["method", "ndcg"], 1e-6)
+
+
+def test_rows_are_counted_with_those_that_are_left_out(minilm: str) -> None:
+    table = make_rows(60)
+    table.insert(3, {"text": "", "topic": "rice", "method": "trial", "source": "none"})
+    result = se.fit(minilm, table, by=["topic"], steps=2)
+    numbers = sorted(row for rows in result.sets.values() for row in rows)
+    assert numbers == [number for number in range(61) if number != 3]
 
 
 def test_the_vectors_of_a_route_are_its_head_on_the_pooled_vector(fitted: se.FitResult) -> None:
@@ -77,6 +99,7 @@ def test_the_same_call_returns_the_finished_model(fitted: se.FitResult, minilm: 
     again = se.fit(minilm, make_rows(), out=fitted.out, **settings)
     assert again.summary == fitted.summary
     assert again.rows() == fitted.rows()
+    assert again.sets == fitted.sets
     with pytest.raises(se.UsageError, match="made with another table"):
         se.fit(minilm, make_rows(seed=1), out=fitted.out, **settings)
 

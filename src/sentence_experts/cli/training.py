@@ -77,7 +77,7 @@ def fit(
     from sentence_experts.training.fit import fit as run
 
     result = run(model, table, config, out=out, overwrite=overwrite)
-    counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
+    counts = ", ".join(f"{len(rows):,} {name}" for name, rows in result.sets.items())
     show(f"texts: {counts}" + "".join(f"; left out: {n:,} {reason}" for reason, n in result.left_out.items()))
     show_table(TITLE, HEADINGS, result.rows())
     show_table(RECALL_TITLE, RECALL, result.recall_rows())

@@ -27,7 +27,7 @@ from sentence_experts.models.sources import CARD, name_of, notes_of, set_notes
 from sentence_experts.models.surgery.extend_config import BASE
 from sentence_experts.pairs.conflicts import find_conflicts
 from sentence_experts.pairs.labels import MIN_PAIRS
-from sentence_experts.storage import check_apart, hidden_beside, write_text
+from sentence_experts.storage import check_apart, hidden_beside, read_json, write_json, write_text
 from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
@@ -38,13 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIGURES = (
-    "tried",
-    "verdict",
-    "texts",
-    "left_out",
-    "refused",
-)  # kept with a model, beside the gains
+FIGURES = ("tried", "verdict", "left_out", "refused")  # kept with a model, beside the gains
+SETS = "sets.json"  # the rows of each set, in the model's folder
 
 TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
 HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
@@ -67,7 +62,8 @@ class FitResult:
             route and learning rate, seconds, bytes per route, encodings of a query, and the chosen steps and
             rates.
         verdict: reason for keeping the last kind but one, or the last one; empty if only one was asked for.
-        texts: set (train, validation, test) -> number of texts.
+        sets: set (train, validation, test) -> the rows of the table in it, counted from 0, so that the test
+            texts can be measured again, or with another model.
         left_out: reason -> number of rows of the table that were not used.
         refused: route -> why it was not learned.
         out: the model's folder; None if it is in memory only.
@@ -77,7 +73,7 @@ class FitResult:
     gains: Sequence[RouteGain]
     tried: Sequence[Mapping[str, Any]]
     verdict: str
-    texts: Mapping[str, int]
+    sets: Mapping[str, Sequence[int]]
     left_out: Mapping[str, int]
     refused: Mapping[str, str]
     out: Path | None = None
@@ -191,12 +187,15 @@ def fit(
         if place.begin(identity, {"table": lambda: _hash_inputs(table)}) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
-            return FitResult(model, **{**place.result, "gains": gains}, out=place.final)
+            sets = read_json(place.path / SETS)
+            figures = {name: place.result[name] for name in FIGURES}
+            return FitResult(model, gains, sets=sets, **figures, out=place.final)
         result = replace(job.run(hidden_beside(place.final, ".vectors")), out=place.final)
         place.result = {name: getattr(result, name) for name in FIGURES}
         place.result["gains"] = [asdict(each) for each in result.gains]
         with place.replacing() as folder:
             write_model(result.model, folder)
+            write_json(folder / SETS, result.sets, sort=False)
             write_text(folder / CARD, make_usage_card(result.model) + _write_card_section(result, chosen))
         shutil.rmtree(hidden_beside(place.final, ".vectors"), ignore_errors=True)
     return result
@@ -264,22 +263,23 @@ class _Fit:
         labels = {route: data.labels_of(route, TEST) for route in self.routes}
         conflicts = find_conflicts(list(labels.values()), groups, seed=self.config.seed)
         gains = measure_gains(chosen.base_vectors(rows), chosen.vectors(rows), labels, groups, conflicts)
-        counts = {name: len(rows) for name, rows in data.sets.items()}
+        sets = {name: data.rows[rows].tolist() for name, rows in data.sets.items()}
         kinds = [each.row() for each in tried]
-        return FitResult(chosen.model, gains, kinds, verdict, counts, data.left_out, self.refused)
+        return FitResult(chosen.model, gains, kinds, verdict, sets, data.left_out, self.refused)
 
 
 def _write_card_section(result: FitResult, config: FitConfig) -> str:
     """Return the part of the model's card about labels, training and figures."""
-    counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
+    counts = ", ".join(f"{len(rows):,} {name}" for name, rows in result.sets.items())
     return f"""
 ## Routes from labels
 
-Learned from texts that share a label: {counts}. Texts of one group, and near duplicates, are in one set. The
-figures are of test texts and hold for these labels. nDCG@10 is that of "more like this": all test texts with
-a label are ranked by cosine, and those that share one with the query are right; chance is a random order.
-Conflicts are pairs alike by this route and unlike by another, against as many the other way around: ROC-AUC,
-where a model that is blind to the route has 0.5 on average. ± is half of a 95% interval.
+Learned from texts that share a label: {counts} ({SETS} has their rows in the table, counted from 0). Texts
+of one group, and near duplicates, are in one set. The figures are of test texts and hold for these labels.
+nDCG@10 is that of "more like this": all test texts with a label are ranked by cosine, and those that share
+one with the query are right; chance is a random order. Conflicts are pairs alike by this route and unlike
+by another, against as many the other way around: ROC-AUC, where a model that is blind to the route has 0.5
+on average. ± is half of a 95% interval.
 
 {_format_table(HEADINGS, result.rows())}
 

@@ -44,6 +44,7 @@ class LabelledTexts:
 
     Attributes:
         texts: the texts.
+        rows: the row of the table that each text is from, counted from 0, (texts,).
         labels: route -> labels of the texts.
         groups: the group of each text, (texts,).
         sets: train, validation, test -> rows, each group in one of them.
@@ -51,6 +52,7 @@ class LabelledTexts:
     """
 
     texts: Sequence[str]
+    rows: Rows
     labels: Mapping[str, Labels]
     groups: Rows
     sets: Mapping[str, Rows]
@@ -64,7 +66,7 @@ class LabelledTexts:
             InputError: the table or a column cannot be read, or a label column is of no use.
             UsageError: no columns are named, or two routes have one name.
         """
-        cells, bad = _read_cells(table, config)
+        cells, numbers, bad = _read_cells(table, config)
         text_columns, columns = _find_text_columns(config, cells), _find_label_columns(config, cells)
         texts = [_join(parts) for parts in zip(*(cells[name] for name in text_columns), strict=True)]
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
@@ -88,8 +90,8 @@ class LabelledTexts:
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
         keys = [("group", name) if name else ("row", row) for name, row in zip(named, kept, strict=True)]
-        numbers: dict[Any, int] = {}
-        groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+        known: dict[Any, int] = {}
+        groups = np.array([known.setdefault(key, len(known)) for key in keys])
         first = _drop_near_duplicates([texts[row] for row in kept])
         left_out = {
             "unreadable": bad,
@@ -100,6 +102,7 @@ class LabelledTexts:
         kept, groups = kept[first], groups[first]
         return cls(
             [texts[row] for row in kept],
+            numbers[kept],
             {route: each.rows(kept) for route, each in labels.items()},
             groups,
             split_groups(groups, FRACTIONS, config.seed),
@@ -122,7 +125,7 @@ def check_columns(table: Table, config: FitConfig) -> None:
         InputError: the table cannot be read, or lacks one.
         UsageError: no columns are named, or two routes have one name.
     """
-    cells, _ = _read_cells(table, config, _ROWS_LOOKED_AT)
+    cells, _, _ = _read_cells(table, config, _ROWS_LOOKED_AT)
     _find_text_columns(config, cells)
     _find_label_columns(config, cells)
 
@@ -133,8 +136,9 @@ def _is_corpus(table: Table) -> bool:
 
 def _read_cells(
     table: Table, config: FitConfig, limit: int | None = None
-) -> tuple[dict[str, list[Any]], int]:
-    """Return the columns of a table or its first rows, and the number of rows that could not be read."""
+) -> tuple[dict[str, list[Any]], Rows, int]:
+    """Return the columns of a table or its first rows, the number of each row from 0, and how many rows could
+    not be read."""
     if _is_corpus(table):
         table = (table if isinstance(table, CorpusFolder) else CorpusFolder.open(table)).papers
     names = read_columns(table)
@@ -145,7 +149,7 @@ def _read_cells(
             setting = "group" if name == config.group else "text"
             raise InputError(f"`{setting}`: no column {name!r}; the columns are {', '.join(names)}")
     cells: dict[str, list[Any]] = {name: [] for name in names}
-    bad = 0
+    numbers, bad = [], 0
     for number, row in enumerate(itertools.islice(read_rows(table), limit), start=1):
         try:
             if isinstance(row, BadRowError):
@@ -158,9 +162,10 @@ def _read_cells(
             if bad == 1 and limit is None:
                 logger.warning(f"{name_of_table(table)}: row {number} is left out: {error}")
             continue
+        numbers.append(number - 1)
         for name, values in cells.items():
             values.append(row.get(name))
-    return cells, bad
+    return cells, np.array(numbers, int), bad
 
 
 def _find_text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
