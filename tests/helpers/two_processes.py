@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def main(given: str) -> None:
 
     from helpers.killed_run import die_after
     from sentence_experts.cli.console import show_logs
+    from sentence_experts.training.processes import OtherProcessEndedError
     from sentence_experts.training.run import train
 
     torch.set_num_threads(1)
@@ -107,7 +109,11 @@ def main(given: str) -> None:
     for run in work["runs"]:
         if work.get("killed") == os.environ["RANK"]:
             die_after(Path(run["out"]), "checkpoints/checkpoint-*/hashes.json")
-        train(run["model"], run["data"], out=run["out"], **run["settings"])
+        try:
+            train(run["model"], run["data"], out=run["out"], **run["settings"])
+        except OtherProcessEndedError:
+            time.sleep(1)  # the launcher sends SIGTERM meanwhile, as it does on a busy machine
+            raise
 
 
 if __name__ == "__main__":

@@ -89,18 +89,23 @@ def end_together() -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise OtherProcessEndedError
 
+    def pass_once(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, before)
+
     in_main = threading.current_thread() is threading.main_thread()  # others may not set handlers
     before = signal.signal(signal.SIGTERM, stop) if in_main else None
+    after: Any = before
     try:
         yield
     except RuntimeError as error:
         # The errors of NCCL and of the store have a class; gloo's are known by its name.
         if isinstance(error, DistError) or "gloo" in str(error):
+            after = pass_once  # the launcher's SIGTERM, which would end this process before it says why
             raise OtherProcessEndedError from error
         raise
     finally:
         if in_main:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, after)
 
 
 def _hold_the_first() -> None:
