@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset, DatasetDict
 
 from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
@@ -87,6 +88,12 @@ def test_tables_in_memory_are_read_like_files(kind: str):
 def test_list_of_texts_is_a_table():
     assert TextTable(["a", "b"]).texts() == ["a", "b"]
     assert TextTable(["a", "b"]).fingerprint() != TextTable(["ab"]).fingerprint()
+
+
+def test_several_data_sets_in_one_are_refused():
+    both = DatasetDict(train=Dataset.from_dict({"text": ["a"]}), test=Dataset.from_dict({"text": ["b"]}))
+    with pytest.raises(InputError, match=r"DatasetDict is several tables: give one of them \(train, test\)"):
+        to_arrow(both)
 
 
 @pytest.mark.parametrize("nothing", [3, "text"[0].encode(), np.array(3)])

@@ -169,6 +169,8 @@ def to_arrow(data: Table) -> pa.Table:
     ['id', 'title']
     """
     library = type(data).__module__.partition(".")[0]
+    if library == "datasets" and isinstance(data, Mapping):
+        raise InputError(f"a {type(data).__name__} is several tables: give one of them ({', '.join(data)})")
     try:
         if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
             data = data.to_frame(data.name or TEXT)

@@ -127,6 +127,20 @@ def test_intervals_of_few_pairs_hold_their_value(count: int, seed: int, digits: 
     assert runs["f1_max"].values[0] >= found.f1_of_all_linked
 
 
+@pytest.mark.parametrize("count", [60, 160])
+def test_where_the_best_threshold_calls_all_pairs_linked_f1_is_uncertain_too(count: int):
+    weak = (with_own_papers(random_pairs(count, 50, seed, 0.4)) for seed in range(200))
+    lowest = 2 / 3
+    pairs = next(
+        each
+        for each in weak
+        if metrics_of(each.scores, each.labels).metrics["f1_max"] == pytest.approx(lowest)
+    )
+    found = with_intervals(metrics_of(pairs.scores, pairs.labels), runs_of({"d": pairs}, 200)[1])
+    interval = found.intervals["f1_max"]
+    assert interval.low <= lowest < interval.high - 0.01
+
+
 def test_papers_shared_by_many_pairs_widen_the_interval():
     # The same pairs, once all sharing a few hub papers and once with separate papers.
     alone = random_pairs(400, 20)

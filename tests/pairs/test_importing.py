@@ -132,6 +132,10 @@ def test_names_of_columns_and_sets_are_read_in_any_case(caplog: pytest.LogCaptur
 
 def test_labels_that_a_data_frame_wrote_as_floats(tmp_path: Path) -> None:
     table = questions().assign(label=[1.0, 0.0] * 30)
+    whole = import_pairs(table.astype({"label": int})).hashes()
+    for kind in ("string", "string[pyarrow]", "object", bool):
+        written = table["label"].astype(kind if kind is bool else str).astype(kind)
+        assert import_pairs(table.assign(label=written)).hashes() == whole
     table.to_csv(tmp_path / "floats.csv", index=False)
     table.astype({"label": int}).to_csv(tmp_path / "whole.csv", index=False)
     assert import_pairs(tmp_path / "floats.csv").hashes() == import_pairs(tmp_path / "whole.csv").hashes()

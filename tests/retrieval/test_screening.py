@@ -77,6 +77,7 @@ def test_unread_papers_are_ordered_by_what_was_taught(corpus: Path, plain_model:
     first = sum(each in CROPS for each in ids[: len(ids) // 3])
     assert first > sum(each in CROPS for each in ids) / 3 * 1.2
     assert (result.read, result.relevant, result.sampled) == (12, 8, 0)
+    assert result.to_pandas()["paper_id"].tolist() == [each["paper_id"] for each in result.papers]
     assert result.at_most == result.unread  # nothing is known without a sample
     assert "Only a random sample can tell" in repr(result)
 

@@ -275,6 +275,7 @@ def test_papers_that_moved_are_those_that_a_search_finds(corpus: Path, plain_mod
     ]
     result = teach(plain_model, corpus, given, name="moved", profile="moved")
     moved = [each for way in result.papers.values() for each in way]
+    assert result.to_pandas().drop(columns="moved").to_dict("records") == moved
     options: dict[str, Any] = {"profile": "moved", "top_k": 40, "sentences": False}
     for place, route in (("before", None), ("after", "moved")):
         (found,) = sentence_experts.search(plain_model, corpus, QUERY, route=route, **options).papers

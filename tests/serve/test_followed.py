@@ -6,6 +6,8 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,18 @@ def test_what_another_process_was_importing_is_read_afterwards(tmp_path: Path) -
     wait_for(lambda: bool(source.renew_if_changed(found.append) or found))
     assert found.pop().manifest["counts"]["papers"] == 1
     assert renewed(source) is None
+
+
+def test_a_server_that_starts_waits_for_what_another_process_imports(tmp_path: Path) -> None:
+    library = tmp_path / "library.bib"
+    library.write_text(entry(1))
+    source = followed.FollowedSource(library)
+    with ThreadPoolExecutor(1) as pool:
+        with locked(source.folder, "corpus"):
+            first = pool.submit(source.first_corpus)
+            with pytest.raises(FutureTimeoutError):
+                first.result(timeout=0.5)
+        assert first.result(timeout=60).manifest["counts"]["papers"] == 1
 
 
 def test_an_entry_that_was_always_broken_does_not_hold_others_up(tmp_path: Path) -> None:

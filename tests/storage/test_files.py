@@ -73,6 +73,15 @@ def test_full_disk_is_one_line_from_every_library(tmp_path: Path, error: Excepti
         raise error
 
 
+def test_a_new_file_on_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    with pytest.raises(NoSpaceError, match=r"list\.csv: no space left"):
+        write_new_text(tmp_path / "list.csv", "one")
+
+
 @pytest.mark.parametrize(
     "error", [KeyError("no space left on device"), ValueError("bad text 'There is no space left.'")]
 )

@@ -91,8 +91,8 @@ def encode(
 
     Raises:
         UsageError: a bad setting, `out` is also the input, or it holds something else.
-        InputError: the texts cannot be read, there are none, they changed meanwhile, one is empty and the
-            model cannot encode it, two have one id in a folder, or another process is writing `out`.
+        InputError: the texts cannot be read, there are none for `out`, they changed meanwhile, one is empty
+            and the model cannot encode it, two have one id in a folder, or another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.
 
     Example:

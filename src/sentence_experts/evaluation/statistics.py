@@ -369,7 +369,7 @@ def _f1_max(
     value, at_best, averaged = float(curve @ adapted), influence(best), influence(adapted)
     if threshold_min is None:  # calling every pair linked gives an F1 that does not vary, and no less
         value = max(value, float(curve[-2]))
-    return value, at_best if at_best.any() else averaged, averaged
+    return value, at_best if np.abs(at_best).max() > ROUNDING else averaged, averaged
 
 
 def _best_in_replicates(

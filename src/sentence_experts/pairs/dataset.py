@@ -347,8 +347,8 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
         for name in (*PAIR_COLUMNS, NEGATIVE)
         if name in table.column_names
     }
-    if "label" in columns and pa.types.is_string(columns["label"].type):
-        columns["label"] = identifiers(columns["label"], f"{split}, column label")  # "1.0" as 1
+    if "label" in columns:
+        columns["label"] = pc.cast(columns["label"], pa.float64())  # "1.0" as 1
     rows = table.num_rows
     columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from sentence_experts.retrieval.taught_routes import gather, latest_marks
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ScreenConfig(PaperTexts):
@@ -95,6 +98,12 @@ class ScreenResult:
             f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}{newer}); then at least "
             f"{share}% of the relevant papers were read"
         )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row per paper, in the order in which to read them."""
+        import pandas as pd
+
+        return pd.DataFrame(self.papers)
 
     def __repr__(self) -> str:
         return f"ScreenResult({self.verdict})"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ from sentence_experts.tables import (
     read_columns,
     read_rows,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SMALL = 0.65  # a ROC-AUC that is hardly of use
 NEAREST = 100  # papers among which others rose or fell
@@ -112,6 +115,14 @@ class TeachResult:
         else:
             judged = f"Tells similar papers from others: {figure}"
         return f"{judged}. Learned: {how}."
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row per paper that moved most: "up" or "down", the paper, its ranks before and after."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [{"moved": way, **paper} for way, papers in self.papers.items() for paper in papers]
+        )
 
     def __repr__(self) -> str:
         return f"TeachResult({self.name!r}: {self.verdict})"

@@ -18,7 +18,7 @@ from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
-from sentence_experts.storage import FileState, file_state
+from sentence_experts.storage import FileState, InUseError, file_state, locked
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,15 @@ class FollowedSource:
             if before.manifest["sources"] == read.described:
                 return before
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
+
+    def first_corpus(self) -> CorpusFolder:
+        """Return the corpus, as `corpus` does, after another server that is importing it."""
+        try:
+            return self.corpus()
+        except InUseError:
+            with locked(self.folder, "corpus", wait=True):
+                pass
+            return self.corpus()
 
     def _count_broken(self) -> int:
         """Count the records that cannot be read, as at the end of a file that is being written."""

@@ -86,7 +86,7 @@ def create_app(
     corpus, followed = None, None  # a wrong path is known at once
     if config.corpus and is_source(config.corpus):
         followed = FollowedSource(config.corpus)
-        corpus = followed.corpus()
+        corpus = followed.first_corpus()
     elif config.corpus:
         corpus = CorpusFolder.open(config.corpus)
     sources = named_sources(models)

@@ -189,18 +189,20 @@ def write_new_text(path: Path, text: str) -> None:
 
     Raises:
         InputError: it is there, perhaps since a moment ago.
+        NoSpaceError: the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
     try:
-        temporary.write_text(text, encoding="utf-8")
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            raise
-        except OSError:  # a disk without links
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(text)
+        with explained(path):
+            temporary.write_text(text, encoding="utf-8")
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise
+            except OSError:  # a disk without links
+                with open(path, "x", encoding="utf-8") as file:
+                    file.write(text)
     except FileExistsError:
         raise InputError(f"{path} exists; give another `out`") from None
     finally:
