@@ -150,6 +150,10 @@ WORLDS = {
     "a fifth linked": World((150,) * 5, linked=0.2),
     "the same pairs under two routes": World((200,) * 2, repeated=True),
     "the same pairs, hardly learned": World((200,) * 2, distance=0.5, repeated=True),
+    # Here the best threshold often calls all pairs linked.
+    "a weak model, 60 pairs": World((60,), distance=0.55),
+    "a weak model, 160 pairs": World((160,), distance=0.55),
+    "no better than chance, 60 pairs": World((60,), distance=0.0),
     "articles": World((200,) * 4, article=0.2),
     "articles, unknown to the intervals": World((200,) * 4, article=0.2, by_article=False),
     # Headings, organisms or intents: intervals take them as given, here each world draws others.

@@ -168,9 +168,7 @@ def search(
             if result.is_nothing_close(number):
                 note(f"no paper found is close to {query!r}")
     if result.hidden:
-        note(
-            f"{result.hidden:,} corrections, editorials and other notices are left out; --notices finds them"
-        )
+        note(f"corrections, editorials and other notices left out: {result.hidden:,}; --notices finds them")
     if (
         len(result.papers[0]) < config.top_k
         and config.filters == Filters(notices=config.notices)
