@@ -40,8 +40,9 @@ SHARES = {3: 2, 5: 4}  # false positives are looked for in this part of the worl
 PAIRS, PAPERS, DISTANCE = 600, 400, 1.2  # of the worlds of false positives
 PER_ARTICLE = 6
 COVERAGE_NOTE = (
-    "Intervals of F1max are up to a tenth wide: its error is that at the best threshold, while its value is "
-    "averaged over those of replicates, which varies less. Pairs of one article are many and alike, so that "
+    "Intervals of F1max are up to a tenth too wide: its error is that at the best threshold, while its value "
+    "is averaged over those of replicates, which varies less. They are wider still, up to nine times, where "
+    "calling all pairs linked is nearly the best. Pairs of one article are many and alike, so that "
     "with few articles the intervals are a little narrow, and much so if the articles are not known. "
     "Labels make linked pairs alike too, here some six of one label; intervals take the labels as given."
 )

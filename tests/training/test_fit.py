@@ -13,6 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts as se
+from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.pairs.labels import LabelColumn, read_labels
 from sentence_experts.training import route_candidates
 from sentence_experts.training.config import FitConfig
@@ -118,6 +119,17 @@ def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResu
     for route in ("topic", "method"):
         own = fitted.model.encode(texts, prompt_name=route)
         assert np.array_equal(grown.encode(texts, prompt_name=route), own)
+
+
+def test_other_routes_and_other_test_texts_leave_stored_vectors_valid(
+    fitted: se.FitResult, tmp_path: Path
+) -> None:
+    folder, gaps = Path(str(fitted.out)), [row | {"kind": row["topic"]} for row in make_rows(80)]
+    se.fit(folder, gaps, by=["kind"], steps=2, out=tmp_path / "more")
+    se.add_route(folder, "other", kind="head", out=tmp_path / "other")
+    se.drop_route(folder, "method", out=tmp_path / "fewer")
+    for name in ("more", "other", "fewer"):
+        assert folder_fingerprint(tmp_path / name, "topic") == folder_fingerprint(folder, "topic"), name
 
 
 def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> None:

@@ -21,7 +21,8 @@ added. So runs are to papers as readers are to patients in studies of diagnostic
 Rockette, Communications in Statistics 1995), with quantiles of Student's t (Hillis, Statistics in Medicine
 2007). Few seeds that happen to lie close together make their part look small, which gave 7 to 10% false
 positives at 5%; so for the degrees of freedom alone that part is taken at the upper end of its one-sided 75%
-interval.
+interval. And no more than the upper end of the 95% interval is taken off for what papers do to each run,
+which would leave nothing where all runs have the lowest F1max that is possible.
 
 The same holds for means over datasets of tasks, each of which is one unit (`runs_of_datasets`).
 `benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
@@ -47,7 +48,7 @@ Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (repl
 
 METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
 ROUNDING = 1e-12  # values below this are 0
-SEED_QUANTILE = 0.25  # quantile of the chi-squared that bounds the seeds' variance
+SEED_QUANTILE, LEAST_QUANTILE = 0.25, 0.05  # quantiles of the chi-squared that bound the seeds' variance
 MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
 MIN_DATASETS = 5  # fewer datasets are taken as fixed
 _UNLIMITED = 1e300  # degrees of freedom, in a number that JSON holds: t is the normal distribution
@@ -213,19 +214,24 @@ def estimate(*terms: Runs) -> Estimate | None:
         return None
     sharing, seeded = terms[0].sharing, [term for term in terms if len(term.values) > 1]
     variance = sharing.variance(np.sum([term.influence.mean(0) for term in terms], axis=0))
-    # Without what papers do to each run by itself: that is in the variance of the runs.
-    variance = max(0.0, variance - sum(_of_single_runs(term) for term in seeded))
-    parts = [(variance, sharing.freedom)] if sharing.freedom else []  # as the degrees of freedom count them
+    of_seeds, parts = 0.0, list[tuple[float, float]]()  # as the degrees of freedom count them
     for term in seeded:
-        seed_variance = float(np.var(term.values, ddof=1)) / len(term.values)
-        freedom = len(term.values) - 1
-        variance += seed_variance
-        parts.append((seed_variance * freedom / float(chi2.ppf(SEED_QUANTILE, freedom)), freedom))
+        seed_variance, freedom = float(np.var(term.values, ddof=1)) / len(term.values), len(term.values) - 1
+        larger, largest = seed_variance * freedom / chi2.ppf([SEED_QUANTILE, LEAST_QUANTILE], freedom)
+        # Without what papers do to each run by itself, as far as the runs vary: it is in their variance.
+        variance -= min(_of_single_runs(term), float(largest))
+        of_seeds += seed_variance
+        parts.append((float(larger), freedom))
+    variance = max(0.0, variance)
+    if sharing.freedom:
+        parts.append((variance, sharing.freedom))
     if not parts:
         return None
     uncertainty = sum(part**2 / freedom for part, freedom in parts)
     whole = sum(part for part, _ in parts)
-    return Estimate(value, variance**0.5, whole**2 / uncertainty if uncertainty else _UNLIMITED)
+    return Estimate(
+        value, (variance + of_seeds) ** 0.5, whole**2 / uncertainty if uncertainty else _UNLIMITED
+    )
 
 
 def _of_single_runs(term: Runs) -> float:
@@ -369,7 +375,8 @@ def _f1_max(
     value, at_best, averaged = float(curve @ adapted), influence(best), influence(adapted)
     if threshold_min is None:  # calling every pair linked gives an F1 that does not vary, and no less
         value = max(value, float(curve[-2]))
-    return value, at_best if np.abs(at_best).max() > ROUNDING else averaged, averaged
+    # Calling (nearly) every pair linked gives an F1 that does not vary, and is not known to be the best.
+    return value, max(at_best, averaged, key=pairs.sharing.variance), averaged
 
 
 def _best_in_replicates(

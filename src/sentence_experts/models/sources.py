@@ -34,6 +34,7 @@ GRAPH_FIELDS: dict[str, Any] = {
 MODEL_FILES = (*HUB_FILES, "adapter_config.json", GRAPH_FILE)
 FORMAT_VERSION = 1  # version of the format of saved models with experts
 RUN_FILE = "run.json"  # file beside the model of a training run
+SETS_FILE = "sets.json"  # file of a fitted model: the rows of the table in each set
 CARD = "README.md"
 NOTED = "sentence_experts"  # key in a card's metadata
 UNTRAINED = "UNTRAINED: identical to the base"

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from sentence_experts.corpus.building import PARTIAL
@@ -18,7 +18,7 @@ from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
-from sentence_experts.storage import FileState, InUseError, file_state, locked
+from sentence_experts.storage import FileState, InUseError, file_state
 
 logger = logging.getLogger(__name__)
 
@@ -64,13 +64,16 @@ class FollowedSource:
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
 
     def first_corpus(self) -> CorpusFolder:
-        """Return the corpus, as `corpus` does, after another server that is importing it."""
-        try:
-            return self.corpus()
-        except InUseError:
-            with locked(self.folder, "corpus", wait=True):
-                pass
-            return self.corpus()
+        """Return the corpus, as `corpus` does, when no other server is importing it."""
+        waits = False
+        while True:
+            try:
+                return self.corpus()
+            except InUseError as error:
+                if not waits:
+                    logger.info(f"waiting: {error}")
+                waits = True
+                sleep(WATCH_SECONDS)
 
     def _count_broken(self) -> int:
         """Count the records that cannot be read, as at the end of a file that is being written."""

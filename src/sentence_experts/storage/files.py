@@ -191,22 +191,27 @@ def write_new_text(path: Path, text: str) -> None:
         InputError: it is there, perhaps since a moment ago.
         NoSpaceError: the disk is full.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
-    try:
-        with explained(path):
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
             temporary.write_text(text, encoding="utf-8")
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                raise
-            except OSError:  # a disk without links
-                with open(path, "x", encoding="utf-8") as file:
-                    file.write(text)
+            _link_or_move(temporary, path)
+        except FileExistsError:
+            raise InputError(f"{path} exists; give another `out`") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _link_or_move(file: Path, path: Path) -> None:
+    """Give a file a name that no file has."""
+    try:
+        os.link(file, path)
     except FileExistsError:
-        raise InputError(f"{path} exists; give another `out`") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise
+    except OSError:  # a disk without links
+        open(path, "x").close()  # takes the name
+        os.replace(file, path)
 
 
 def write_json(path: Path, value: Any, sort: bool = True) -> None:

@@ -23,7 +23,7 @@ from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import CARD, name_of, notes_of, set_notes
+from sentence_experts.models.sources import CARD, SETS_FILE, name_of, notes_of, set_notes
 from sentence_experts.models.surgery.extend_config import BASE
 from sentence_experts.pairs.conflicts import find_conflicts
 from sentence_experts.pairs.labels import MIN_PAIRS
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIGURES = ("tried", "verdict", "left_out", "refused")  # kept with a model, beside the gains
-SETS = "sets.json"  # the rows of each set, in the model's folder
 
 TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
 HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
@@ -62,8 +61,8 @@ class FitResult:
             route and learning rate, seconds, bytes per route, encodings of a query, and the chosen steps and
             rates.
         verdict: reason for keeping the last kind but one, or the last one; empty if only one was asked for.
-        sets: set (train, validation, test) -> the rows of the table in it, counted from 0, so that the test
-            texts can be measured again, or with another model.
+        sets: set (train, validation, test) -> the places of its rows in the table, from 0 (`frame.iloc`), so
+            that the test texts can be measured again, or with another model.
         left_out: reason -> number of rows of the table that were not used.
         refused: route -> why it was not learned.
         out: the model's folder; None if it is in memory only.
@@ -187,7 +186,7 @@ def fit(
         if place.begin(identity, {"table": lambda: _hash_inputs(table)}) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
-            sets = read_json(place.path / SETS)
+            sets = read_json(place.path / SETS_FILE)
             figures = {name: place.result[name] for name in FIGURES}
             return FitResult(model, gains, sets=sets, **figures, out=place.final)
         result = replace(job.run(hidden_beside(place.final, ".vectors")), out=place.final)
@@ -195,7 +194,7 @@ def fit(
         place.result["gains"] = [asdict(each) for each in result.gains]
         with place.replacing() as folder:
             write_model(result.model, folder)
-            write_json(folder / SETS, result.sets, sort=False)
+            write_json(folder / SETS_FILE, result.sets, sort=False)
             write_text(folder / CARD, make_usage_card(result.model) + _write_card_section(result, chosen))
         shutil.rmtree(hidden_beside(place.final, ".vectors"), ignore_errors=True)
     return result
@@ -274,7 +273,7 @@ def _write_card_section(result: FitResult, config: FitConfig) -> str:
     return f"""
 ## Routes from labels
 
-Learned from texts that share a label: {counts} ({SETS} has their rows in the table, counted from 0). Texts
+Learned from texts that share a label: {counts} ({SETS_FILE} has their rows in the table, from 0). Texts
 of one group, and near duplicates, are in one set. The figures are of test texts and hold for these labels.
 nDCG@10 is that of "more like this": all test texts with a label are ranked by cosine, and those that share
 one with the query are right; chance is a random order. Conflicts are pairs alike by this route and unlike

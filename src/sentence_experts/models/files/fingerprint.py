@@ -20,7 +20,7 @@ from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING
 from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
 from sentence_experts.models.layers.weight_names import base_name, owner_of
 from sentence_experts.models.routes.known_routes import SETTINGS
-from sentence_experts.models.sources import origin_of
+from sentence_experts.models.sources import SETS_FILE, origin_of
 from sentence_experts.storage import (
     RECORD,
     FileState,
@@ -160,7 +160,7 @@ def _read_routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
 def _is_decisive(file: Path, folder: Path) -> bool:
     """Return whether a file may change a vector."""
     parts = file.relative_to(folder).parts
-    described = file.suffix in IGNORED_SUFFIXES or file.name == RECORD
+    described = file.suffix in IGNORED_SUFFIXES or file.name in (RECORD, SETS_FILE)
     return not described and not any(part.startswith((".", "checkpoint-")) for part in parts)
 
 
