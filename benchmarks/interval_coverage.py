@@ -151,6 +151,10 @@ WORLDS = {
     "a fifth linked": World((150,) * 5, linked=0.2),
     "the same pairs under two routes": World((200,) * 2, repeated=True),
     "the same pairs, hardly learned": World((200,) * 2, distance=0.5, repeated=True),
+    # Here a model often makes no error.
+    "nearly perfect, 20 pairs": World((20,), distance=3.0),
+    "nearly perfect, 40 pairs": World((40,), distance=3.0),
+    "nearly perfect, four domains of 20 pairs": World((20,) * 4, distance=2.5),
     # Here the best threshold often calls all pairs linked.
     "a weak model, 60 pairs": World((60,), distance=0.55),
     "a weak model, 160 pairs": World((160,), distance=0.55),

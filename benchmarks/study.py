@@ -244,7 +244,7 @@ def corrected_together(told: Sequence[Difference], margin: float) -> list[Differ
 
 
 def _of_seeds(runs: Runs, count: int) -> Runs:
-    return Runs(runs.values[:count], runs.influence[:count], runs.averaged[:count], runs.sharing)
+    return Runs(runs.values[:count], runs.influence[:count], runs.averaged[:count], runs.sharing, runs.unseen)
 
 
 # ---- tables --------------------------------------------------------------------------------------

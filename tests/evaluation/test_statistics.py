@@ -148,6 +148,23 @@ def test_where_the_best_threshold_calls_all_pairs_linked_f1_is_uncertain_too(cou
     assert several.high - several.low > 0.01
 
 
+@pytest.mark.parametrize("count", [4, 20, 100])
+def test_a_model_without_errors_is_not_certain_to_make_none(count: int):
+    pairs = with_own_papers(random_pairs(count, 50, shift=20.0))
+    worse = replace(pairs, scores=pairs.scores - 19.0 * pairs.labels)
+    runs, others = (runs_of({"d": each}, 50)[1] for each in (pairs, worse))
+    for metric, run in runs.items():
+        found = with_intervals(metrics_of(pairs.scores, pairs.labels), runs).intervals[metric]
+        assert found.high == 1.0
+        assert 0.5 / count < 1 - found.low < 8 / count
+        same = estimate(*run.minus(run))
+        assert same.interval().high > 1 / count
+        assert same.p_value() == 1
+        assert estimate(*run.minus(others[metric])).error > estimate(others[metric]).error * 0.5
+        joined = Runs.joined([run, run])
+        assert estimate(joined).error == pytest.approx(estimate(run).error)
+
+
 def test_papers_shared_by_many_pairs_widen_the_interval():
     # The same pairs, once all sharing a few hub papers and once with separate papers.
     alone = random_pairs(400, 20)

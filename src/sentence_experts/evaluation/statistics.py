@@ -15,6 +15,11 @@ is too well adapted to the pairs, of which it is made, and not well enough, beca
 three times the noise of one pair (the variance of its weight), and then both errors cancel out, exactly so in
 the limit, where the curve is a parabola and its noise a Brownian motion.
 
+**No errors.** Where all linked pairs score higher than all others, no influence shows how other pairs would
+score. The variance is then, for ROC-AUC, that of one pair of each class whose place could be any: (1/a^2 +
+1/b^2) / 4, for a and b pairs, and for F1max twice that. On simulated pairs such intervals are rather too wide
+than too narrow.
+
 **Seeds.** A mean over k runs varies by s^2 / k, s being the standard deviation of the runs, which holds what
 the papers do to each run by itself; what they do to all runs alike, the mean covariance of two runs, is
 added. So runs are to papers as readers are to patients in studies of diagnostic images (Obuchowski &
@@ -31,7 +36,7 @@ The same holds for means over datasets of tasks, each of which is one unit (`run
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -52,6 +57,7 @@ SEED_QUANTILE, LEAST_QUANTILE = 0.25, 0.05  # quantiles of the chi-squared that 
 MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
 MIN_DATASETS = 5  # fewer datasets are taken as fixed
 _UNLIMITED = 1e300  # degrees of freedom, in a number that JSON holds: t is the normal distribution
+UNSEEN = {"roc_auc": 0.25, "f1_max": 0.5}  # variance of a model without errors, for one pair of a class
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
 
@@ -131,19 +137,22 @@ class Runs:
         averaged: influence in differences of models, where that on F1max is averaged over the thresholds
             of the replicates: how these vary, which makes F1max itself less certain, cancels out.
         sharing: relations of the pairs that share a paper.
+        unseen: variance that the pairs cannot show, since the runs make no error on them.
     """
 
     values: Floats
     influence: Floats
     averaged: Floats
     sharing: Sharing
+    unseen: float = 0.0
 
     @classmethod
     def joined(cls, runs: Sequence[Runs]) -> Runs:
         """Return several runs as one model."""
         names = ("values", "influence", "averaged")
         values, influence, averaged = (np.concatenate([getattr(run, name) for run in runs]) for name in names)
-        return cls(values, influence, averaged, runs[0].sharing)
+        unseen = float(np.mean([run.unseen for run in runs]))
+        return cls(values, influence, averaged, runs[0].sharing, unseen)
 
     def minus(self, other: Runs) -> tuple[Runs, ...]:
         """Return the difference of two models, as terms whose means add up to it.
@@ -151,11 +160,11 @@ class Runs:
         With equal numbers of runs these are paired in order, so that an effect of the seed on both cancels
         out.
         """
-        opposite = Runs(-other.values, -other.averaged, -other.averaged, other.sharing)
+        opposite = Runs(-other.values, -other.averaged, -other.averaged, other.sharing, other.unseen)
         if len(other.values) != len(self.values):
-            return Runs(self.values, self.averaged, self.averaged, self.sharing), opposite
-        influence = self.averaged + opposite.averaged
-        return (Runs(self.values + opposite.values, influence, influence, self.sharing),)
+            return Runs(self.values, self.averaged, self.averaged, self.sharing, self.unseen), opposite
+        influence, unseen = self.averaged + opposite.averaged, self.unseen + other.unseen
+        return (Runs(self.values + opposite.values, influence, influence, self.sharing, unseen),)
 
 
 @dataclass(frozen=True)
@@ -214,6 +223,7 @@ def estimate(*terms: Runs) -> Estimate | None:
         return None
     sharing, seeded = terms[0].sharing, [term for term in terms if len(term.values) > 1]
     variance = sharing.variance(np.sum([term.influence.mean(0) for term in terms], axis=0))
+    variance += sum(term.unseen for term in terms)
     of_seeds, parts = 0.0, list[tuple[float, float]]()  # as the degrees of freedom count them
     for term in seeded:
         seed_variance, freedom = float(np.var(term.values, ddof=1)) / len(term.values), len(term.values) - 1
@@ -283,7 +293,8 @@ def runs_of(
             np.hstack([share * getattr(each, name) for share, each in shares])
             for name in ("influence", "averaged")
         )
-        mean[metric] = Runs(values, influence, averaged, run.sharing)
+        unseen = float(sum(share**2 * each.unseen for share, each in shares))
+        mean[metric] = Runs(values, influence, averaged, run.sharing, unseen)
     return by_domain, pooled, mean
 
 
@@ -321,10 +332,21 @@ def _runs(
     pairs = _Pairs(*scored, number, Sharing.of(everything))
     f1_max, at_best, averaged = _f1_max(pairs, replicates, seed, threshold_min)
     roc_auc, influence = _roc_auc(pairs)
-    return {
+    runs = {
         "f1_max": Runs(np.array([f1_max]), at_best[np.newaxis], averaged[np.newaxis], pairs.sharing),
         "roc_auc": Runs(np.array([roc_auc]), influence[np.newaxis], influence[np.newaxis], pairs.sharing),
     }
+    if roc_auc not in (0.0, 1.0):
+        return runs
+    unseen = sum(1 / _effective_size(pairs, label) ** 2 for label in (0, 1))
+    return {name: replace(run, unseen=UNSEEN[name] * unseen) for name, run in runs.items()}
+
+
+def _effective_size(pairs: _Pairs, label: int) -> float:
+    """Return the number of pairs of a class, less as they are related."""
+    own = (pairs.labels == label).astype(np.float64)
+    related = pairs.sharing.variance(own) / own.sum() ** 2
+    return float(own.sum() * (1 - min(related, MAX_RELATED)) ** 0.5)
 
 
 def _roc_auc(pairs: _Pairs) -> tuple[float, Floats]:
