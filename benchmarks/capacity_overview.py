@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from measuring import HERE, table
-from sentence_experts.evaluation.statistics import Runs, estimate
+from sentence_experts.evaluation.estimates import Runs, estimate
 
 if TYPE_CHECKING:
     from capacity_report import SetRuns

@@ -13,8 +13,8 @@ import numpy as np
 import capacity_overview
 from capacity_data import SETS, DataSet, Folders, conflicts_of, pairs_of, share_named, sizes
 from measuring import RESULTS, hardware, table, versions
+from sentence_experts.evaluation.estimates import Runs, ScoredPairs, Sharing
 from sentence_experts.evaluation.label_similarity import MoreLikeThis, more_like_this
-from sentence_experts.evaluation.statistics import Runs, ScoredPairs, Sharing
 from sentence_experts.training.labelled_texts import TEST
 from study import Difference, Row, RunFile, Test, auc_of, blind_table, differences, with_interval, with_sign
 

@@ -40,7 +40,7 @@ import yaml
 import sentence_experts as se
 from measuring import BASE, CROPS, DATA, ELIFE, table
 from real_conflict import ROUTES, Article, articles, sides_of_rectangles
-from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate
+from sentence_experts.evaluation.estimates import Estimate, Runs, ScoredPairs, estimate
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS
 from sentence_experts.recipes import RECIPES
 from study import (

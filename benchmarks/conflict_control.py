@@ -42,7 +42,7 @@ from scipy.stats import t
 
 import sentence_experts as se
 from measuring import DATA, table
-from sentence_experts.evaluation.statistics import ScoredPairs
+from sentence_experts.evaluation.estimates import ScoredPairs
 from study import (
     COSINES,
     Difference,

@@ -29,7 +29,8 @@ import numpy as np
 from scipy.stats import norm
 
 from measuring import RESULTS, options, table
-from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, holm, runs_of
+from sentence_experts.evaluation.estimates import Runs, ScoredPairs, estimate, holm
+from sentence_experts.evaluation.statistics import runs_of
 
 LEVEL = 0.05
 THRESHOLDS = np.linspace(-6, 8, 4001)

@@ -19,7 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from measuring import RESULTS, hardware, p_text, table, versions
-from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, holm, runs_of
+from sentence_experts.evaluation.estimates import Estimate, Runs, ScoredPairs, estimate, holm
+from sentence_experts.evaluation.statistics import runs_of
 from sentence_experts.evaluation.text_free import score_without_comparing
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 

@@ -18,7 +18,7 @@ import study
 import study_models
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.evaluation.statistics import Runs, ScoredPairs
+from sentence_experts.evaluation.estimates import Runs, ScoredPairs
 from study import Test, blind_table
 
 

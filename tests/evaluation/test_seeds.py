@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, t
 
+from sentence_experts.evaluation.estimates import Runs, ScoredPairs, Sharing, estimate
 from sentence_experts.evaluation.pair_evaluation import Measured, mean_over_runs, metrics_of, with_intervals
 from sentence_experts.evaluation.results import POOLED
-from sentence_experts.evaluation.statistics import Runs, ScoredPairs, Sharing, estimate, runs_of
+from sentence_experts.evaluation.statistics import runs_of
 
 PAIRS, PAPERS = 200, 80
 ALONE = Sharing.of(ScoredPairs(np.zeros(2), np.array([0, 1]), ["a", "b"], ["c", "d"]))

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from sentence_experts.evaluation import statistics
+from sentence_experts.evaluation.estimates import Interval, Runs, ScoredPairs, Sharing, estimate
 from sentence_experts.evaluation.metrics import pair_metrics
 from sentence_experts.evaluation.pair_evaluation import metrics_of, with_intervals
-from sentence_experts.evaluation.statistics import (
-    Interval,
-    Runs,
-    ScoredPairs,
-    Sharing,
-    estimate,
-    runs_of,
-)
+from sentence_experts.evaluation.statistics import runs_of
 
 
 def random_pairs(pairs: int, papers: int, seed: int = 0, shift: float = 1.0, prefix="p") -> ScoredPairs:

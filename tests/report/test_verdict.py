@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 from tests.report.conftest import invented
 
+from sentence_experts.evaluation.estimates import Interval
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, join_runs
 from sentence_experts.evaluation.results import Difference
-from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.report.content import html, markdown
 from sentence_experts.report.moee import analysis_verdict
 from sentence_experts.report.pairs import pairs_verdict

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts import Pairs, extend, load, train
-from sentence_experts.evaluation.statistics import ScoredPairs
+from sentence_experts.evaluation.estimates import ScoredPairs
 from study import auc_of
 from study_models import cosines
 

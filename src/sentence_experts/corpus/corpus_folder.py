@@ -157,8 +157,8 @@ class CorpusFolder:
         record = read_checked_record(path / RECORD) or {}
         check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
         check_kinds(path / MANIFEST, manifest, counts=dict, tables=dict, sources=list, fetch=dict)
-        missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
-        if missing:
+        tables = sorted({PAPERS, CITATIONS, *manifest.get("tables", {})})
+        if missing := [name for name in tables if not (path / name).is_file()]:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
         stated = {name: digest for name, digest in manifest.get("tables", {}).items() if digest}
         corpus = cls(path, manifest, stated | (record.get("files") or {}))
@@ -199,7 +199,7 @@ class CorpusFolder:
     @property
     def has_mentions(self) -> bool:
         """Whether it records where in the papers' texts works are cited."""
-        return bool(self.manifest.get("counts", {}).get("mentions")) and (self.path / MENTIONS).is_file()
+        return bool(self.manifest.get("counts", {}).get("mentions"))
 
     @property
     def mentions(self) -> Path:
@@ -231,8 +231,7 @@ class CorpusFolder:
         return self._optional(DOMAINS)
 
     def _optional(self, name: str) -> Path | None:
-        path = self.path / name
-        return path if name in self.manifest.get("tables", {}) and path.is_file() else None
+        return self.path / name if name in self.manifest.get("tables", {}) else None
 
     def fingerprint(self) -> str:
         """Return a hash of the tables' contents, equal for equal corpora in any folder.

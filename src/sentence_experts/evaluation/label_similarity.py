@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from scipy.sparse import csr_array, vstack
 
-from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
+from sentence_experts.evaluation.estimates import Estimate, Runs, ScoredPairs, estimate
+from sentence_experts.evaluation.statistics import runs_of
 from sentence_experts.pairs.conflicts import Conflicts
 from sentence_experts.pairs.labels import Labels, Rows
 

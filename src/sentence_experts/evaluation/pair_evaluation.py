@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.estimates import Estimate, Interval, Runs, ScoredPairs, estimate
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
@@ -37,15 +38,7 @@ from sentence_experts.evaluation.scorers import (
     rows_of,
     score_pairs,
 )
-from sentence_experts.evaluation.statistics import (
-    METRICS_WITH_INTERVAL,
-    Estimate,
-    Interval,
-    Runs,
-    ScoredPairs,
-    estimate,
-    runs_of,
-)
+from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, runs_of
 from sentence_experts.evaluation.text_free import score_without_comparing
 from sentence_experts.pairs.dataset import LINKED_BY
 from sentence_experts.progress import announce

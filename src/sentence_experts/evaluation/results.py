@@ -18,8 +18,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from sentence_experts.errors import InputError
+from sentence_experts.evaluation.estimates import Interval, Runs, estimate, holm
 from sentence_experts.evaluation.router_accuracy import RouterAccuracy
-from sentence_experts.evaluation.statistics import Interval, Runs, estimate, holm
 from sentence_experts.storage import output, read_json, write_json, write_parquet
 
 if TYPE_CHECKING:
@@ -259,13 +259,18 @@ def differences_of(
     for (first, one), (second, other) in combinations(values.items(), 2):
         value = None if one is None or other is None else one - other
         difference = Difference(first, second, view.kind, metric, value, domain=view.domain)
-        known = value is not None and first in runs
-        if known and (estimated := estimate(*runs[first].minus(runs[second]))) is not None:
-            bounds = estimated.interval()
+        if (
+            value is not None
+            and first in runs
+            and (estimated := estimate(*runs[first].minus(runs[second]))) is not None
+        ):
+            ends, p_value = estimated.interval(), estimated.p_value()
+            # What is estimated of F1max is less than its value, the more so the fewer pairs there are.
+            bounds = Interval(min(ends.low, value), max(ends.high, value))
             difference = replace(
                 difference,
                 interval=bounds,
-                p_value=estimated.p_value(),
+                p_value=p_value if value * estimated.value > 0 else 1.0,
                 equivalent=-margin < bounds.low and bounds.high < margin,
             )
         found.append(difference)

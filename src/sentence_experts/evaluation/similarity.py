@@ -23,9 +23,9 @@ from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
+from sentence_experts.evaluation.estimates import holm
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
 from sentence_experts.evaluation.results import StoredResult, measure_once
-from sentence_experts.evaluation.statistics import holm
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source
 from sentence_experts.storage import check_apart

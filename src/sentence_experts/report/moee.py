@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sentence_experts.evaluation.estimates import Interval
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.results import Difference
-from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
 from sentence_experts.report.figures import matrix

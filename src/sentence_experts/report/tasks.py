@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sentence_experts.evaluation.estimates import MIN_DATASETS
 from sentence_experts.evaluation.mteb.results import Score, TaskEvaluation
-from sentence_experts.evaluation.statistics import MIN_DATASETS
 from sentence_experts.report.content import Report, Table, Verdict
 from sentence_experts.report.wording import (
     EQUIVALENT,

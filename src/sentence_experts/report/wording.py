@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sentence_experts.evaluation.estimates import Interval
 from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, PairMetrics
-from sentence_experts.evaluation.statistics import Interval
 
 SIGNIFICANT = 0.05
 MAX_NAMED = 4  # models in one sentence

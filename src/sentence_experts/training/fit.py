@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.estimates import Estimate
 from sentence_experts.evaluation.label_similarity import RouteGain, measure_gains
-from sentence_experts.evaluation.statistics import Estimate
 from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of

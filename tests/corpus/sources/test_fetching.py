@@ -15,7 +15,7 @@ from helpers.simulated_world import DOMAINS, fill
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sample
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES
 
@@ -166,6 +166,13 @@ def test_full_texts_are_kept_on_request_and_cost_no_request(served, world: Repla
     texts = pq.read_table(corpus.bodies)
     assert papers == set(texts["paper_id"].to_pylist())
     assert all(texts["text"].to_pylist())
+    tables = ["bodies", "citations", "domains", "mentions", "papers", "provenance"]
+    assert sorted(corpus.manifest["tables"]) == [f"{name}.parquet" for name in tables]
+    for name in corpus.manifest["tables"]:  # none is optional once it was written
+        (out / name).rename(tmp_path / name)
+        with pytest.raises(InputError, match=f"lacks {name}"):
+            CorpusFolder.open(out)
+        (tmp_path / name).rename(out / name)
     with pytest.raises(UsageError, match="full_text"):
         plan_of(served, source="openalex", full_text=True)
 

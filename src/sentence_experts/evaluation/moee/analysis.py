@@ -21,6 +21,7 @@ from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import cosines as row_cosines
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig
+from sentence_experts.evaluation.estimates import Estimate, holm
 from sentence_experts.evaluation.moee.agreement import (
     Column,
     agreement,
@@ -31,7 +32,6 @@ from sentence_experts.evaluation.moee.agreement import (
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import StoredResult, measure_once
-from sentence_experts.evaluation.statistics import Estimate, holm
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.saved import load_embedder

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
+from sentence_experts.evaluation.estimates import runs_of_datasets
 from sentence_experts.evaluation.results import (
     SEEDS_NEEDED,
     Difference,
@@ -26,7 +27,6 @@ from sentence_experts.evaluation.results import (
     View,
     differences_of,
 )
-from sentence_experts.evaluation.statistics import runs_of_datasets
 
 # Types in the order of the papers' tables; others follow.
 TYPES = (
