@@ -25,6 +25,7 @@ from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
 from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route
 from sentence_experts.retrieval.teach import read_marks, teach
 from sentence_experts.retrieval.teaching import HEAD, ROCCHIO
+from sentence_experts.retrieval.texts import PaperTexts
 
 QUERY = "rice drought"
 
@@ -426,6 +427,15 @@ def test_a_corpus_that_is_replaced_keeps_what_was_taught(tmp_path: Path, plain_m
     sentence_experts.import_corpus(papers=papers[1:], out=out, overwrite=True)
     found = sentence_experts.search(plain_model, out, QUERY, route="mine", top_k=50, sentences=False)
     assert len(order(found)) == len(papers) - 1
+    similar = {each["paper"] for each in examples() if each["similar"]}
+    few = [each for each in papers if each["id"] not in similar]
+    shrunk = sentence_experts.import_corpus(papers=few, out=out, overwrite=True)
+    searcher = Searcher.open(plain_model, shrunk, PaperTexts())
+    taught = TaughtRoutes(searcher, Profile(searcher.corpus).read())
+    assert "mine" in taught
+    assert not taught.is_usable("mine")
+    with pytest.raises(UsageError, match="mark at least 2 papers as similar; there are 0"):
+        taught["mine"]
 
 
 def test_from_the_command_line(

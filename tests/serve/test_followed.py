@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.searched_corpus import ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.serve import followed
 from sentence_experts.storage import InUseError, locked
@@ -106,6 +106,19 @@ def test_a_change_that_leaves_size_and_time_is_seen(tmp_path: Path) -> None:
     changed = renewed(source)
     assert changed is not None
     assert changed.to_pandas()["title"].tolist() == ["Oats"]
+
+
+def test_nothing_is_added_to_a_corpus_that_follows_a_file(tmp_path: Path) -> None:
+    library = tmp_path / "library.bib"
+    library.write_text(entry(1))
+    corpus = followed.FollowedSource(library).corpus()
+    with pytest.raises(
+        UsageError, match=r"library\.bib\.corpus follows .*library\.bib, and loses what is added"
+    ):
+        sentence_experts.add_to_corpus(corpus, papers=[{"id": "2", "title": "Sleep", "abstract": ""}])
+    library.unlink()
+    added = sentence_experts.add_to_corpus(corpus, papers=[{"id": "2", "title": "Sleep", "abstract": ""}])
+    assert added.manifest["counts"]["papers"] == 2
 
 
 def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, open_corpus_output
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, build_in_memory
+from sentence_experts.corpus.corpus_folder import FOLLOWING, MANIFEST, CorpusFolder, build_in_memory
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.record_files import (
@@ -211,8 +211,8 @@ def add_to_corpus(
     Raises:
         InputError: as `import_corpus`, or there is no corpus, or one of 0.2.0 or earlier, or one whose tables
             have changed since they were written.
-        UsageError: nothing to add or complete, or the corpus was fetched: its tables of domains and
-            provenance belong to its queries.
+        UsageError: nothing to add or complete, or the corpus follows a file, or it was fetched: its tables of
+            domains and provenance belong to its queries.
 
     Example:
         >>> from sentence_experts import import_corpus
@@ -222,6 +222,12 @@ def add_to_corpus(
     """
     config = ImportConfig.of(config, **settings)
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
+    followed = folder.with_name(folder.name.removesuffix(FOLLOWING))
+    if followed != folder and followed.exists():
+        raise UsageError(
+            f"{folder} follows {followed}, and loses what is added when that changes: add it there, or "
+            "import both into a new corpus"
+        )
     with open_corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
         before.fingerprint()  # refuses tables that were changed: they are made anew of the records

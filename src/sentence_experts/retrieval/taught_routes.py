@@ -77,6 +77,17 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         if isinstance(route, str) and route in self.unfit:
             raise UsageError(f"`route`: {self.unfit[route]}")
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # also if too few of its papers are left
+
+    def is_usable(self, name: str) -> bool:
+        """Return whether a route fits the model, and enough of the papers that taught it are left."""
+        try:
+            self[name]
+        except (KeyError, UsageError):
+            return False
+        return True
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

@@ -190,7 +190,7 @@ class Library:
         with self.refusing():
             routes = self.profile(profile).read().routes
         models = [(self._model_of(each.model), name) for name, each in list(routes.items())[-LAST:]]
-        return [f"{model}:{name}" for model, name in models if name not in self.taught(model, profile).unfit]
+        return [f"{model}:{name}" for model, name in models if self.taught(model, profile).is_usable(name)]
 
     def find(
         self, names: Sequence[str] | None, field: str = "routes", profile: str = DEFAULT
