@@ -159,6 +159,14 @@ def test_a_model_without_errors_is_not_certain_to_make_none(count: int):
         assert estimate(joined).error == pytest.approx(estimate(run).error)
 
 
+def test_linked_pairs_alone_without_a_miss_leave_room_for_misses():
+    pairs = with_own_papers(random_pairs(20, 50))
+    linked = replace(pairs, labels=np.ones(20, int), scores=np.abs(pairs.scores) + 1)
+    run = runs_of({"d": linked}, 50, threshold_min=0.5)[1]["f1_max"]
+    assert 0.9 < estimate(run).interval().low < 0.97
+    assert estimate(*run.minus(run)).interval().high > 0.05
+
+
 def test_papers_shared_by_many_pairs_widen_the_interval():
     # The same pairs, once all sharing a few hub papers and once with separate papers.
     alone = random_pairs(400, 20)

@@ -89,9 +89,12 @@ def _runs(
         "f1_max": Runs(np.array([f1_max]), at_best[np.newaxis], averaged[np.newaxis], pairs.sharing),
         "roc_auc": Runs(np.array([roc_auc]), influence[np.newaxis], influence[np.newaxis], pairs.sharing),
     }
-    if roc_auc not in (0.0, 1.0):
+    classes = np.unique(pairs.labels)
+    # Linked pairs alone can be missed below a lowest threshold; without one their F1 is always 1.
+    without_miss = len(classes) == 1 and f1_max == 1.0 and threshold_min is not None
+    if not without_miss and roc_auc not in (0.0, 1.0):
         return runs
-    unseen = sum(1 / _effective_size(pairs, label) ** 2 for label in (0, 1))
+    unseen = sum(1 / _effective_size(pairs, int(label)) ** 2 for label in classes)
     return {name: replace(run, unseen=UNSEEN[name] * unseen) for name, run in runs.items()}
 
 
