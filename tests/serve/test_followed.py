@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -15,11 +16,12 @@ from starlette.testclient import TestClient
 
 import sentence_experts
 from helpers.searched_corpus import ask, ids
+from helpers.small_articles import jats
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.serve import followed
-from sentence_experts.storage import InUseError, locked
+from sentence_experts.storage import InUseError, locked, sha256_file
 
 SECONDS = 60  # for a busy machine
 
@@ -108,17 +110,67 @@ def test_a_change_that_leaves_size_and_time_is_seen(tmp_path: Path) -> None:
     assert changed.to_pandas()["title"].tolist() == ["Oats"]
 
 
-def test_nothing_is_added_to_a_corpus_that_follows_a_file(tmp_path: Path) -> None:
+def test_a_corpus_that_was_added_to_is_not_replaced(tmp_path: Path) -> None:
     library = tmp_path / "library.bib"
     library.write_text(entry(1))
-    corpus = followed.FollowedSource(library).corpus()
-    with pytest.raises(
-        UsageError, match=r"library\.bib\.corpus follows .*library\.bib, and loses what is added"
-    ):
-        sentence_experts.add_to_corpus(corpus, papers=[{"id": "2", "title": "Sleep", "abstract": ""}])
-    library.unlink()
-    added = sentence_experts.add_to_corpus(corpus, papers=[{"id": "2", "title": "Sleep", "abstract": ""}])
-    assert added.manifest["counts"]["papers"] == 2
+    source = followed.FollowedSource(library)
+    added = sentence_experts.add_to_corpus(
+        source.corpus(), papers=[{"id": "2", "title": "Sleep", "abstract": ""}]
+    )
+    library.write_text(entry(1) + entry(3))
+    with pytest.raises(InputError, match=r"library\.bib\.corpus was not imported from .*library\.bib alone"):
+        source.corpus()
+    assert CorpusFolder.open(added.path).manifest == added.manifest
+    sentence_experts.import_corpus(library, added.path, overwrite=True)
+    assert source.corpus().manifest["counts"]["papers"] == 2
+    library.write_text(entry(1))
+    assert source.corpus().manifest["counts"]["papers"] == 1
+
+
+@pytest.mark.parametrize("kind", ["other source", "two sources", "full text", "table", "chosen years"])
+def test_a_corpus_that_was_made_otherwise_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    other = tmp_path / "other" / "b.bib"
+    other.parent.mkdir()
+    if kind in ("full text", "two sources"):
+        (library / "a.xml").write_text(jats())
+    else:
+        (library / "a.bib").write_text(entry(1).replace("doi=", "year={1990}, doi="))
+    other.write_text(entry(2))
+    sources, settings = {
+        "other source": ([other.parent], {}),
+        "two sources": ([library, other], {}),
+        "full text": ([library], {"full_text": True}),
+        "table": ([library], {"papers": [{"id": "2", "title": "Sleep", "abstract": ""}]}),
+        "chosen years": ([library], {"years": (1900, 2000)}),
+    }[kind]
+    made = sentence_experts.import_corpus(sources, tmp_path / "library.corpus", **settings)
+    with pytest.raises(InputError, match=r"library\.corpus was not imported from .*library alone"):
+        followed.FollowedSource(library).corpus()
+    assert CorpusFolder.open(made.path).manifest == made.manifest
+
+
+def test_a_corpus_of_a_folder_follows_it_when_files_come_and_go(tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "a.bib").write_text(entry(1))
+    sentence_experts.import_corpus([library], tmp_path / "library.corpus")
+    (library / "a.bib").rename(library / "b.bib")
+    (library / "b.bib").write_text(entry(2))
+    assert followed.FollowedSource(library).corpus().to_pandas()["doi"].tolist() == ["10.5/2"]
+
+
+def test_a_corpus_of_an_earlier_version_is_followed_if_it_holds_the_same(tmp_path: Path) -> None:
+    library = tmp_path / "library.bib"
+    library.write_text(entry(1))
+    source = followed.FollowedSource(library)
+    corpus = source.corpus()
+    manifest, record = corpus.path / "manifest.json", corpus.path / "made_from.json"
+    before = sha256_file(manifest)
+    manifest.write_text(json.dumps(corpus.manifest | {"followed": None}))
+    record.write_text(record.read_text().replace(before, sha256_file(manifest)))
+    assert source.corpus().manifest == corpus.manifest
 
 
 def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:

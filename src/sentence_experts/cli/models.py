@@ -10,7 +10,7 @@ from pydantic import Field
 
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
-from sentence_experts.corpus.corpus_folder import FOLLOWING, MANIFEST
+from sentence_experts.corpus.corpus_folder import MANIFEST, following
 from sentence_experts.errors import UsageError
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.sources import check_source
@@ -109,9 +109,7 @@ def add_route(
     """
     check_source(model, base)
     check_there(tasks, adapter)
-    if adapter is not None and (
-        (adapter / MANIFEST).is_file() or adapter.with_name(adapter.name + FOLLOWING).is_dir()
-    ):
+    if adapter is not None and ((adapter / MANIFEST).is_file() or following(adapter).is_dir()):
         if config.model_fields_set or tasks or base:
             raise UsageError("a taught route is a head that needs no other settings")
         from sentence_experts.retrieval.taught_routes import add_taught_route

@@ -107,6 +107,7 @@ class Sources:
         tables: papers and citations that are not XML documents, each with the number of its first source.
         full_text: whether the text of bodies is kept.
         corpora: hashes of the corpora whose sources are among these.
+        followed: whether they are one file or folder, read whole into the corpus that follows it.
         described: name, kind, size and SHA-256 of each source, documents first.
         corpus_of: number of a source -> number of the corpus that it comes from, if it does.
     """
@@ -119,6 +120,7 @@ class Sources:
         corpora: Sequence[str] = (),
     ) -> None:
         self.documents, self.full_text, self.corpora = list(documents), full_text, list(corpora)
+        self.followed = False
         self._state = _list_states(documents)
         self.tables: list[tuple[int, TableSource]] = []
         self.described: list[dict[str, Any]] = []
@@ -261,6 +263,8 @@ def _write_corpus(
         "sources": sources.described,
         "counts": counts | {"rejected": dict(rejected), "other_files": ignored},
     }
+    if sources.followed:
+        manifest["followed"] = True
     if additions:
         more, described = additions.finish(out)
         tables += more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 FORMAT = "sentence-experts corpus"
 FORMAT_VERSION = 1
-FOLLOWING = ".corpus"  # at the end of the name of a folder that follows a file (`serve`)
+_FOLLOWING = ".corpus"  # at the end of the name
 PAPERS = "papers.parquet"
 CITATIONS = "citations.parquet"
 MENTIONS = "mentions.parquet"
@@ -145,7 +146,7 @@ class CorpusFolder:
                 raise InputError(
                     f"{path} holds no finished corpus: the same call again continues where it stopped"
                 )
-            if (beside := path.with_name(path.name + FOLLOWING)).is_dir():
+            if (beside := following(path)).is_dir():
                 raise InputError(f"{path} is no corpus: give {beside}, into which `serve` has imported it")
             why = f"(no {MANIFEST})" if path.exists() else "(no such file or folder)"
             raise InputError(f"{path} holds no corpus {why}: make one with `import_corpus` or `fetch_corpus`")
@@ -184,7 +185,7 @@ class CorpusFolder:
     def label(self) -> str:
         """The name of the folder, or of the file that it follows, marked if papers are simulated."""
         simulated = self.manifest.get("counts", {}).get("simulated")
-        return f"{self.path.resolve().name.removesuffix(FOLLOWING)}{' (SIMULATED)' if simulated else ''}"
+        return f"{self.path.resolve().name.removesuffix(_FOLLOWING)}{' (SIMULATED)' if simulated else ''}"
 
     @property
     def papers(self) -> Path:
@@ -356,6 +357,11 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
         write_parquet(folder / name, each)
     manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": dict.fromkeys(tables, "")}
     return CorpusFolder(folder, {**manifest, "counts": {}})
+
+
+def following(path: Path) -> Path:
+    """Return the folder of the corpus that follows a file or folder of papers while that is served."""
+    return Path(os.path.abspath(path) + _FOLLOWING)
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:

@@ -13,7 +13,7 @@ from typing import Any
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, open_corpus_output
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import FOLLOWING, MANIFEST, CorpusFolder, build_in_memory
+from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, build_in_memory, following
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.record_files import (
@@ -80,7 +80,13 @@ def import_corpus(
             raise UsageError(f"{path} is read: give another `out`")
         if path.is_dir() and Path(os.path.realpath(path)) in Path(os.path.realpath(out)).parents:
             raise UsageError(f"{out} is inside {path}, which is read: give an `out` beside it")
-    return _import(Path(out), gather_sources(paths, config, papers, citations), config, overwrite)
+    read = gather_sources(paths, config, papers, citations)
+    is_whole = config.model_dump(exclude_defaults=True).keys() <= {"workers", "memory"}
+    has_tables = papers is not None or citations is not None
+    read.followed = (
+        is_whole and not has_tables and [Path(os.path.abspath(out))] == [following(path) for path in paths]
+    )
+    return _import(Path(out), read, config, overwrite)
 
 
 def _check_paths(sources: Any) -> list[Path]:
@@ -211,8 +217,8 @@ def add_to_corpus(
     Raises:
         InputError: as `import_corpus`, or there is no corpus, or one of 0.2.0 or earlier, or one whose tables
             have changed since they were written.
-        UsageError: nothing to add or complete, or the corpus follows a file, or it was fetched: its tables of
-            domains and provenance belong to its queries.
+        UsageError: nothing to add or complete, or the corpus was fetched: its tables of domains and
+            provenance belong to its queries.
 
     Example:
         >>> from sentence_experts import import_corpus
@@ -222,12 +228,6 @@ def add_to_corpus(
     """
     config = ImportConfig.of(config, **settings)
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
-    followed = folder.with_name(folder.name.removesuffix(FOLLOWING))
-    if followed != folder and followed.exists():
-        raise UsageError(
-            f"{folder} follows {followed}, and loses what is added when that changes: add it there, or "
-            "import both into a new corpus"
-        )
     with open_corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
         before.fingerprint()  # refuses tables that were changed: they are made anew of the records

@@ -45,8 +45,9 @@ from sentence_experts.progress import announce
 
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 LOWEST_OF_LINKED = 0.5  # of thresholds, where no pair is unlinked (Hallee et al. 2024, 3.4)
-# Cosines of the same vectors, computed by another forward pass.
-_ROUNDING = 1e-5
+# Cosines of the same vectors, computed by another forward pass, differ by at most this and this share of their
+# standard deviation: those of nearly identical texts can be close together, and still be in another order.
+_ROUNDING, _ROUNDING_SHARE = 1e-5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,8 @@ def evaluate_scorers(
     kept = table.select(KEPT_COLUMNS)
     for scorer in (scorer for runs in models.values() for scorer in runs):
         label, found = scorer.label, score_pairs(scorer.score, table)
-        alike = (name for name in measured if np.allclose(found, _cosines(kept, name), 0, _ROUNDING))
+        rounding = min(_ROUNDING, _ROUNDING_SHARE * float(np.std(found)))
+        alike = (name for name in measured if np.allclose(found, _cosines(kept, name), 0, rounding))
         first_run[label] = next(alike, label)
         measured[label] = measured.get(first_run[label]) or measure(table, found, *options)
         kept = kept.append_column(score_column(label), pa.array(found))

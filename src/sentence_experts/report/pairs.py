@@ -211,7 +211,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings.append(f"{METRICS[metric]}, {SHORT_VIEWS[view]}: {figures}.")
     findings += describe_standing(order, gaps, "{:+.3f}".format, f"{settings.get('margin', 0.01):g}")
-    findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
+    findings += [f"{label} and {first} give the same cosines." for label, first in same.items()]
     findings += [
         *single_runs(trained, len(models)),
         *filter(None, [describe_suspicion(evaluation.text_free)]),

@@ -13,7 +13,7 @@ from typing import Any
 
 from sentence_experts.corpus.building import PARTIAL
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import FOLLOWING, MANIFEST, CorpusFolder
+from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, following
 from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
@@ -37,7 +37,7 @@ class FollowedSource:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))
-        self.folder = self.path.with_name(self.path.name + FOLLOWING)
+        self.folder = following(self.path)
         self._imported = self._seen = self.state()
         self._failed: list[tuple[str, FileState]] | None = None
         self._attempts, self._next = 0, 0.0  # since what failed changed, and the time of the next one
@@ -54,13 +54,20 @@ class FollowedSource:
         """Return the corpus of what the source holds now; it is imported unless it was before.
 
         Raises:
-            InputError: it holds nothing that can be read; the corpus stays as it was.
+            InputError: it holds nothing that can be read, or the folder holds a corpus that was made
+                otherwise; the corpus stays as it was.
         """
         if (self.folder / MANIFEST).is_file():
             before = CorpusFolder.open(self.folder)
             read = gather_sources([self.path], ImportConfig.of(None), None, None)
-            if before.manifest["sources"] == read.described:
+            is_same, follows = before.manifest["sources"] == read.described, before.manifest.get("followed")
+            if is_same and follows:
                 return before
+            if not (is_same or follows):
+                raise InputError(
+                    f"{self.folder} was not imported from {self.path} alone: serve that folder itself, or "
+                    "import this path into it again, with `overwrite`"
+                )
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
 
     def first_corpus(self) -> CorpusFolder:
