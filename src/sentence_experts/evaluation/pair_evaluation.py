@@ -45,8 +45,8 @@ from sentence_experts.progress import announce
 
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 LOWEST_OF_LINKED = 0.5  # of thresholds, where no pair is unlinked (Hallee et al. 2024, 3.4)
-# Cosines of the same vectors, computed by another forward pass, differ by at most this and this share of their
-# standard deviation: those of nearly identical texts can be close together, and still be in another order.
+# Cosines of the same vectors, computed by another forward pass, differ by at most this, and by this share of
+# their standard deviation: those of nearly identical texts are close together in any model.
 _ROUNDING, _ROUNDING_SHARE = 1e-5, 1e-3
 
 
