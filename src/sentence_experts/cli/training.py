@@ -28,7 +28,7 @@ def train(
     tasks: TasksFolder = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Train a model on pairs, tasks or both: the other texts of a pair's batch are its negatives.
+    """Train a model on pairs, tasks or both: the other positives of a pair's batch are its negatives.
 
     Known positives that meet in a batch are left out. The validation split chooses the best step and stops
     the run, unless --keep last; the test split is not used. Several processes train together, each with

@@ -72,11 +72,11 @@ def train(
 ) -> TrainResult:
     """Train a model, in place if it is in memory; return it with its validation figures.
 
-    Learning is contrastive: the other texts of a pair's batch are its negatives. The best model is the one
-    with the highest mean of the routes' validation figures (ROC-AUC for domains, nDCG@10 for tasks); if none
-    is better than the model before training, that one is kept. With `keep="last"` it is the model after the
-    last step. The test splits are never read. Several processes (`torchrun`) train together; the first one
-    writes.
+    Learning is contrastive: the other positives of a pair's batch are its negatives. The best model is the
+    one with the highest mean of the routes' validation figures (ROC-AUC for domains, nDCG@10 for tasks); if
+    none is better than the model before training, that one is kept. With `keep="last"` it is the model after
+    the last step. The test splits are never read. Several processes (`torchrun`) train together; the first
+    one writes.
 
     Args:
         model: a folder, a hub id or "minilm"; or a model in memory, which is trained in place.

@@ -137,7 +137,7 @@ def _experts_of(route: TrainedRoute, routed: RoutedModel) -> tuple[int, int]:
     known = {name: number for number, name in enumerate(experts)}
     known |= {each.name: each.expert for each in routed.routes}
     known |= {name: number for number, name in enumerate(parts) if number >= len(experts)}
-    if missing := [name for name in route.sides if name not in known]:
+    if missing := [name for name in dict.fromkeys(route.sides) if name not in known]:
         raise RouteError(
             f"the model has no expert for {', '.join(missing)}; it has {', '.join(sorted(known))}"
         )

@@ -370,8 +370,10 @@ def _choose_instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: A
 def _choose_start(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
     """Choose the start of the new expert; an expert named "base" or "average" comes first."""
     experts = encoder.experts
-    if base is not None and (seed_from != BASE or BASE in experts):
+    if base is not None and seed_from != BASE:
         raise UsageError("`base` is for an expert that is seeded from it: give `seed_from='base'` too")
+    if base is not None and BASE in experts:
+        raise UsageError(f"the model has an expert {BASE!r}, which is the start then: leave `base` out")
     if seed_from in experts:
         return ExpertSource({experts.index(seed_from): 1.0})
     if seed_from == AVERAGE:
