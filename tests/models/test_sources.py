@@ -51,6 +51,14 @@ def test_a_model_that_is_being_replaced_is_said_to_be(tmp_path: Path) -> None:
         load(str(graph))
 
 
+def test_missing_prompts_are_not_blamed_on_the_route(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    lost = "config_sentence_transformers.json"
+    write_json(tmp_path / RECORD, record_of("model", {}, {}, {lost: "0" * 64}))
+    with pytest.raises(InputError, match=f"{lost} is missing"):
+        sentence_experts.encode(tmp_path, ["a text"], route="genomics")
+
+
 @pytest.fixture
 def not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "PACKAGE", "no_such_package_anywhere")

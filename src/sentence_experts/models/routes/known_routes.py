@@ -18,7 +18,7 @@ from sentence_experts.models.sources import (
     read_graph,
     source_name,
 )
-from sentence_experts.storage import check_version, read_json
+from sentence_experts.storage import check_unchanged, check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
 
@@ -78,6 +78,7 @@ class KnownRoutes:
             return cls.of_graph(name, read_graph(folder / GRAPH_FILE))
         if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
             return None
+        check_unchanged(folder, only="config*.json")
         content = []
         for file in (folder / SETTINGS, folder / "config.json"):
             content.append(read_json(file) if file.is_file() else {})
