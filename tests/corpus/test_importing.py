@@ -21,6 +21,8 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import part_key
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.storage import RECORD
 
 FILES = ("papers.parquet", "citations.parquet", "mentions.parquet", "manifest.json", "rejected.jsonl")
@@ -257,3 +259,23 @@ def test_a_folder_with_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     corpus = import_corpus(papers=[{"id": "1", "title": "Rice"}], out="x:y")
     assert corpus.to_pandas()["title"].tolist() == ["Rice"]
+
+
+@pytest.mark.parametrize("name", ["year=2020", "doi=x", "source=1", "a[1]", "a?", "a*"])
+def test_folders_whose_names_mean_something_to_duckdb(name: str, tmp_path: Path) -> None:
+    """As a pattern, `a[1]` names its neighbour `a1`; `year=2020` is a column."""
+    rows = [
+        {"id": f"10.1000/{word}{number}", "title": f"A study {word}", "year": 2000 + number, "subjects": word}
+        for word in "bc"
+        for number in range(3)
+    ]
+    import_corpus(papers=rows[:3], out=tmp_path / "a1" / "corpus")
+    corpus = import_corpus(papers=rows[3:], out=tmp_path / name / "corpus")
+    frame = corpus.to_pandas()
+    assert frame[["paper_id", "year"]].to_numpy().tolist() == [
+        [f"doi:10.1000/c{number}", 2000 + number] for number in range(3)
+    ]
+    assert corpus.count_values("subjects") == {"c": 3}
+    with open_engine(PairsConfig(), tmp_path / "pairs") as engine:
+        read = engine.rows(f"SELECT paper_id, year FROM {engine.read(corpus.papers)} ORDER BY paper_id")
+    assert read.to_pandas().to_numpy().tolist() == frame[["paper_id", "year"]].to_numpy().tolist()

@@ -75,7 +75,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
     texts = [NASTY[number % len(NASTY)] + (f" {number}" if number % 3 else "") for number in range(40)]
     texts[7], texts[8] = "\t", "\u00a0"
     papers = [(paper, text, text, 2000, False) for paper, text in zip(ids, texts, strict=True)]
-    corpus = write_corpus(tmp_path_factory.mktemp("nasty") / "corpus", papers)
+    corpus = write_corpus(tmp_path_factory.mktemp("nasty") / "a[1]" / "corpus", papers)
     rows = []
     for number, citing in enumerate(ids):
         for step in (1, 2, 7):

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.config import COUNTED
+from sentence_experts.corpus.sql_files import scan_parquet
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
     RECORD,
@@ -292,15 +293,15 @@ class CorpusFolder:
         value = f"unnest({column})" if column in ("subjects", "mesh", "keywords") else f"{column}::VARCHAR"
         value = f"trim(split_part({value}, '/', 1), '* ')" if column == "mesh" else value
         query = f"""WITH listed AS (
-            SELECT DISTINCT paper_id, value FROM (SELECT paper_id, {value} AS value FROM read_parquet(?))
-            WHERE value IS NOT NULL
+            SELECT DISTINCT paper_id, value
+            FROM (SELECT paper_id, {value} AS value FROM {scan_parquet(self.papers)}) WHERE value IS NOT NULL
         ), spelled AS (SELECT value, count(*) AS times FROM listed GROUP BY value)
         SELECT first(value ORDER BY times DESC, value) AS most, count(DISTINCT paper_id) AS papers
         FROM listed JOIN spelled USING (value) GROUP BY lower(value) ORDER BY papers DESC, most LIMIT ?"""
         if self.hashes:
             self.hash_file(PAPERS)
         with _name_damaged_file(self.papers), duckdb.connect() as database:
-            rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
+            rows = database.execute(query, [limit or 1 << 60]).fetchall()
         return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:

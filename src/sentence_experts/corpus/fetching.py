@@ -37,6 +37,7 @@ from sentence_experts.corpus.sources.client import Client, Names
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
 from sentence_experts.corpus.sources.pmc import PmcSource
+from sentence_experts.corpus.sql_files import scan_parquet
 from sentence_experts.errors import UsageError
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, write_stream
@@ -284,9 +285,9 @@ class Fetched:
             database.execute(
                 f"""CREATE TABLE found AS
                 SELECT DISTINCT paper_id, domain, abstract IS NOT NULL AS has_abstract
-                FROM (SELECT paper_id, abstract, unnest([{names}]) AS name FROM read_parquet(?))
-                JOIN named USING (name)""",
-                [str(out / PAPERS)],
+                FROM (SELECT paper_id, abstract, unnest([{names}]) AS name
+                      FROM {scan_parquet(out / PAPERS)})
+                JOIN named USING (name)"""
             )
             ordered = database.sql("SELECT paper_id, domain FROM found ORDER BY ALL")
             write_stream(out / DOMAINS, ordered.to_arrow_reader(8192), DOMAINS_SCHEMA)

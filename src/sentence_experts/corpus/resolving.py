@@ -17,7 +17,6 @@ latest record counts.
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from sentence_experts.corpus import records_sql
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import BODIES, COMPLETING, MENTIONS, REFERENCES
+from sentence_experts.corpus.sql_files import quote, scan_parquet
 from sentence_experts.errors import InputError
 from sentence_experts.storage import PartStore
 
@@ -99,7 +99,7 @@ class Resolved:
             sample = f"SELECT * FROM ({names}) USING SAMPLE reservoir({_SAMPLED} ROWS)"
             sampled = sorted(name for (name,) in self._database.execute(sample).fetchall())
             bounds = sorted({sampled[len(sampled) * one // number] for one in range(1, number)})
-        return itertools.pairwise([None, *map(_quote, bounds), None])
+        return itertools.pairwise([None, *map(quote, bounds), None])
 
     def mentions(self) -> Iterator[pa.RecordBatch]:
         """Return the mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
@@ -126,7 +126,7 @@ class Resolved:
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
         """Return the counts for the manifest, after the tables were written to these files."""
         for view, path in (("papers", papers), ("citations", citations), ("mentions", mentions)):
-            self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quote(path)})")
+            self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {scan_parquet(path)}")
         counts: dict[str, Any] = {}
         for query in (sql.COUNT_WORKS, sql.COUNT_PAPERS, sql.COUNT_LISTED, sql.COUNT_CITED, sql.COUNT_LINKED):
             counts |= self._row(query)
@@ -176,10 +176,8 @@ def resolving(
         views = [("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)]
         has_bodies = bool(parts.keys(BODIES))
         for view, suffix in views + [("bodies", BODIES)] * has_bodies:
-            files = _quote(parts.path("*", suffix), is_pattern=True)
-            database.execute(
-                f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
-            )
+            files = scan_parquet(parts.path("*", suffix), is_pattern=True)
+            database.execute(f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM {files}')
         for statement in (*records_sql.FIND_COPIES, *records_sql.MAKE_REVISIONS):
             database.execute(statement)
         for statement in records_sql.choose_records(lambda query: database.sql(query).fetchall()):
@@ -203,11 +201,3 @@ def _make_own_id_error(own: str, first: str, one: str, second: str, other: str) 
 def _count_unpacked_bytes(path: Path) -> int:
     table = pq.read_metadata(path)
     return sum(table.row_group(number).total_byte_size for number in range(table.num_row_groups))
-
-
-def _quote(text: Path | str, is_pattern: bool = False) -> str:
-    """Return a text as an SQL string; a file's name is a pattern if `is_pattern`, its folder's never."""
-    if isinstance(text, Path):
-        folder, name = (re.sub(r"([\[\]*?])", r"[\1]", str(part)) for part in (text.parent, text.name))
-        text = f"{folder}/{text.name if is_pattern else name}"
-    return "'" + text.replace("'", "''") + "'"

@@ -7,6 +7,7 @@ Parquet files in a scratch folder, and so are results, so that the rows are the 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.config import memory_bytes
+from sentence_experts.corpus.sql_files import quote, scan_parquet
 from sentence_experts.engines import LOCAL, Engine, open_spark_session
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.config import PairsConfig
@@ -51,10 +53,12 @@ class SqlEngine:
         self._tables += 1
         name = f"table_{self._tables}"
         if self._duck is None:
-            self._spark.read.parquet(str(path)).createOrReplaceTempView(name)
+            # Hadoop takes these signs for a pattern.
+            literal = re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path))
+            self._spark.read.parquet(literal).createOrReplaceTempView(name)
             return name
         try:
-            self._duck.read_parquet(str(path)).create_view(name)
+            self._duck.sql(f"FROM {scan_parquet(path)}").create_view(name)
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{path}: damaged, or not a Parquet file ({reason}); make it again") from error
@@ -111,7 +115,7 @@ class SqlEngine:
             # Spark reads a backslash in a text as the beginning of an escape.
             self._spark.sql(query.replace("\\", "\\\\")).write.parquet(str(path))
         else:
-            self._duck.execute(f"COPY ({query}) TO '{_quote(path)}' (FORMAT parquet)")
+            self._duck.execute(f"COPY ({query}) TO {quote(str(path))} (FORMAT parquet)")
 
 
 def _list_parts(path: Path) -> list[Path]:
@@ -121,10 +125,6 @@ def _list_parts(path: Path) -> list[Path]:
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _quote(path: Path) -> str:
-    return str(path).replace("'", "''")
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def open_engine(settings: PairsConfig, beside: Path | None) -> Iterator[SqlEngin
             connection.execute("SET enable_progress_bar = false")
             # Results are sorted by their values; preserving an order in between costs memory.
             connection.execute("SET preserve_insertion_order = false")
-            connection.execute(f"SET temp_directory = '{_quote(scratch / 'spilled')}'")
+            connection.execute(f"SET temp_directory = {quote(str(scratch / 'spilled'))}")
             if settings.memory:
                 connection.execute(f"SET memory_limit = '{settings.memory}'")
             if engine.cores:
