@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -284,3 +285,13 @@ def test_a_series_is_a_table_of_one_column(one_column):
 def test_items_that_are_no_texts_are_named(items, message):
     with pytest.raises(InputError, match=message):
         to_arrow(items)
+
+
+def test_columns_of_json_lines_may_begin_in_any_row(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    rows = [
+        {"anchor": f"a {n}", "positive": f"b {n}"} | ({"label": 0} if n > 120 else {}) for n in range(240)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_columns(file) == ["anchor", "positive", "label"]
+    assert read_table(file, ["label"])["label"].null_count == 121

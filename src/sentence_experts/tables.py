@@ -80,12 +80,14 @@ def check_columns(where: str, wanted: Iterable[str], columns: Iterable[str]) -> 
 
 
 def read_columns(source: Table) -> list[str]:
-    """Return the names of a table's columns; of JSON lines, the names in its first rows.
+    """Return the names of a table's columns; of JSON lines, the names in any row.
 
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
-    with _open_rows(source, None) as (columns, _):
+    with _open_rows(source, None) as (columns, rows):
+        if is_path(source) and format_of(source) == "json":
+            return list(dict.fromkeys(itertools.chain(*(row for row in rows if isinstance(row, dict)))))
         return columns
 
 

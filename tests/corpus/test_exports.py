@@ -528,3 +528,33 @@ def test_user_tables_have_columns_in_any_case(tmp_path: Path) -> None:
     table.write_text("Title,title,Abstract,DOI\nRice,Rice,Roots grow.,10.1000/RICE\n")
     with pytest.raises(InputError, match="but for their case"):
         import_corpus(papers=table, workers=1)
+
+
+def test_a_notice_marks_its_paper_whichever_of_its_records_is_the_best(tmp_path: Path) -> None:
+    notice = "PMID- 222\nTI  - Notice about sleep.\nLID - 10.1000/notice [doi]\n" + (
+        "PT  - Retraction of Publication\nROF - J Sleep. 2001. doi: 10.1000/bad. PMID: 111\nSO  - J. 2012.\n"
+    )
+    fuller = (
+        "TY  - JOUR\nTI  - Notice about sleep\nDO  - 10.1000/notice\nAB  - Withdrawn.\nPY  - 2012\nER  - \n"
+    )
+    (tmp_path / "n.nbib").write_text(notice)
+    (tmp_path / "l.ris").write_text(fuller + fuller.replace("notice", "bad").replace("Notice", "A study"))
+    corpus = import_corpus([tmp_path / "n.nbib", tmp_path / "l.ris"], workers=1)
+    assert {paper["doi"]: paper["retracted"] for paper in papers(corpus)} == {
+        "10.1000/notice": False, "10.1000/bad": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085", "\v", "\f"])
+def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
+    text = (
+        f"PMID- 1\nTI  - Sleep.\nAB  - First.{sign}MRI-guided{sign}{sign}care.\n"
+        "FAU - Roe, Ann\nSO  - J. 2001.\n"
+    )
+    for end in ("\n", "\r\n", "\r\r\n", "\r"):
+        (tmp_path / "x.nbib").write_bytes(text.replace("\n", end).encode())
+        [paper] = papers(import_corpus(tmp_path / "x.nbib", workers=1))
+        assert paper["abstract"].startswith("First.")
+        assert "MRI-guided" in paper["abstract"]
+        assert paper["abstract"].endswith("care.")
+        assert paper["authors"] == ["Roe, Ann"]

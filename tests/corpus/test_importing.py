@@ -19,7 +19,9 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import part_key
+from sentence_experts.corpus.record_files import RecordFiles
 from sentence_experts.corpus.simulate import simulate_corpus
+from sentence_experts.corpus.user_tables import UserTable
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.sql_engine import open_engine
@@ -279,3 +281,25 @@ def test_folders_whose_names_mean_something_to_duckdb(name: str, tmp_path: Path)
     with open_engine(PairsConfig(), tmp_path / "pairs") as engine:
         read = engine.rows(f"SELECT paper_id, year FROM {engine.read(corpus.papers)} ORDER BY paper_id")
     assert read.to_pandas().to_numpy().tolist() == frame[["paper_id", "year"]].to_numpy().tolist()
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = "TY  - JOUR\nTI  - {0}\nDO  - 10.1000/{0}\nER  - \n"
+    texts = {"a.ris": record, "a.csv": "id,title\n{0},{0}\n"}
+    for name, kind in (("a.ris", RecordFiles), ("a.csv", UserTable)):
+        file, parse = tmp_path / name, kind.parse
+        file.write_text(texts[name].format("old"))
+
+        def save(self: Any, parts: Any, first: int, file: Path = file, parse: Any = parse) -> None:
+            file.write_text(texts[file.name].format("newer"))
+            parse(self, parts, first)
+
+        given: dict[str, Any] = {"papers": file} if name == "a.csv" else {"sources": file}
+        with monkeypatch.context() as context:
+            context.setattr(kind, "parse", save)
+            with pytest.raises(InputError, match=f"{name}: changed while it was read"):
+                import_corpus(**given, out=tmp_path / f"out-{name}", workers=1)
+        corpus = import_corpus(**given, out=tmp_path / f"out-{name}", workers=1, overwrite=True)
+        assert corpus.to_pandas()["title"].tolist() == ["newer"]

@@ -211,3 +211,23 @@ def test_values_of_a_corpus_are_listed() -> None:
     assert corpus.count_values("subjects", limit=1) == {"Neuroscience": 4}
     with pytest.raises(UsageError, match="there are subjects, mesh"):
         corpus.count_values("colour")
+
+
+def test_descriptors_that_changed_are_other_rules(tmp_path: Path) -> None:
+    rules(tmp_path, {"mesh_descriptors": "desc.xml", "domains": {"cvd": {"mesh": ["C14"]}}})
+    rows = [
+        {"id": str(n), "title": f"A {n}", "abstract": f"Text {n}.", "mesh": "Heart Failure"}
+        for n in range(60)
+    ]
+    citations = [{"citing": str(n), "cited": str((n + step) % 60)} for n in range(60) for step in (1, 2)]
+    corpus = tables_corpus(rows, citations)
+    given = {"domains": tmp_path / "rules.yaml", "out": tmp_path / "pairs", "split": "random"}
+    given["fractions"] = [0.6, 0.2, 0.2]
+    first = compile_pairs(corpus, **given)
+    assert compile_pairs(corpus, **given).fingerprint() == first.fingerprint()
+    (tmp_path / "desc.xml").write_text(DESCRIPTORS.replace("C14", "C15"))
+    with pytest.raises(UsageError, match="other domains"):
+        compile_pairs(corpus, **given)
+    (tmp_path / "desc.xml").unlink()
+    with pytest.raises(InputError, match=r"desc\.xml: no such file"):
+        compile_pairs(corpus, **given)

@@ -305,3 +305,36 @@ def test_texts_in_two_unicode_forms_are_one_text() -> None:
     forms = [unicodedata.normalize(form, "café au lait") for form in ("NFC", "NFD")]
     assert len(set(forms)) == 2
     assert len(set(fold_texts(pa.chunked_array([forms])).to_pylist())) == 1
+
+
+def test_a_stated_negative_that_another_row_links_is_no_negative(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        row
+        for n in range(30)
+        for row in (
+            {"anchor": f"question {n}", "positive": f"answer {n}", "negative": f"Also {n}!"},
+            {"anchor": f"question {n}", "positive": f"also {n}", "negative": f"wrong {n}"},
+        )
+    ]
+    pairs = import_pairs(rows)
+    assert "left out, as other rows say the opposite of the same texts: 30" in caplog.text
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pandas()
+        labels = table.groupby(["anchor", "positive"])["label"].nunique()
+        assert len(labels) > 4
+        assert (labels == 1).all()
+    assert pairs.split("train").to_pandas()["negative"].str.startswith("wrong").all()
+
+
+def test_a_pair_is_evaluated_once_however_many_negatives_it_has() -> None:
+    rows = [
+        {"anchor": f"question {n}", "positive": f"answer {n}", "negative": f"wrong {n} {k % 4}"}
+        for n in range(30)
+        for k in range(5)
+    ]
+    pairs = import_pairs(rows)
+    assert not pairs.split("train").to_pandas().duplicated(["anchor", "positive", "negative"]).any()
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pandas()
+        assert not table.duplicated(["anchor", "positive"]).any()
+        assert (table["label"] == 0).sum() == 4 * (table["label"] == 1).sum() > 0

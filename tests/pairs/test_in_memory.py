@@ -204,3 +204,9 @@ def test_retracted_papers_and_notices_are_left_out_of_pairs_unless_kept(
     for pairs, expected in ((left_out, set()), (kept, {"w3", "w4"})):
         frame = pairs.to_pandas()
         assert {"w3", "w4"} & {*frame.anchor_id, *frame.positive_id} == expected
+
+
+def test_two_names_of_one_set_are_refused() -> None:
+    row = {"anchor": "a", "positive": "b", "label": 1}
+    with pytest.raises(InputError, match="has val and dev, which are one split here"):
+        Pairs.of({"train": [row], "val": [row], "dev": [row]})

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from helpers.sql import columns, run_query
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.graph import find_links
 from sentence_experts.pairs.links import RELATIONS, references_of_few, select_linked_members, select_linking
 
@@ -100,3 +102,22 @@ def test_linking_papers_are_those_that_are_counted(relation: str) -> None:
                     for paper in through[row] for end in (one, other)}  # fmt: skip
             assert ends <= citations
             assert len(through[row]) == counts[one, other]
+
+
+def test_works_that_long_lists_link_are_no_negatives() -> None:
+    count = 40
+    rows = [{"id": f"p{n:02d}", "title": f"A {n}", "abstract": f"Text {n}."} for n in range(count)]
+    rows += [{"id": f"c{n:02d}", "title": f"Citing {n}"} for n in range(count)]
+    cited = {f"c{n:02d}": [n, (n + 1) % count, (n + 2) % count] for n in range(count)}
+    cited["review"] = list(range(30))
+    citations = [{"citing": a, "cited": f"p{n:02d}"} for a, each in cited.items() for n in each]
+    corpus = import_corpus(papers=[*rows, {"id": "review", "title": "Review"}], citations=citations)
+    pairs = compile_pairs(
+        corpus, unit="abstract", split="random", fractions=[0.6, 0.2, 0.2], max_references=10,
+        negatives="random",
+    )  # fmt: skip
+    trained = pairs.split("train").to_pandas()
+    known = {tuple(row.values()) for row in pairs.known_links().to_pylist()}
+    by_review = sorted(name for name in {*trained.anchor_id, *trained.positive_id} if int(name[1:]) < 30)
+    assert len(by_review) > 10
+    assert {(a, b) for a in by_review for b in by_review if a < b} <= known

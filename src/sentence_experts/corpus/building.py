@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -43,6 +43,7 @@ from sentence_experts.corpus.parts import (
     COMPLETING,
     CorpusPart,
     open_parts,
+    part_key,
     read_rejections,
     write_rejections,
 )
@@ -78,6 +79,9 @@ class TableSource(Protocol):
 
     def described(self) -> list[dict[str, Any]]:
         """Describe each source for the manifest: name, kind, size, SHA-256."""
+
+    def paths(self) -> list[Path]:
+        """Return the files that are read."""
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the parts of all described sources, which are numbered from `first_source`."""
@@ -121,7 +125,7 @@ class Sources:
     ) -> None:
         self.documents, self.full_text, self.corpora = list(documents), full_text, list(corpora)
         self.followed = False
-        self._state = _list_states(documents)
+        self._state = _list_states(documents, [])
         self.tables: list[tuple[int, TableSource]] = []
         self.described: list[dict[str, Any]] = []
         self.corpus_of: dict[int, int] = {}
@@ -136,6 +140,7 @@ class Sources:
     def add(self, table: TableSource) -> None:
         """Add another source."""
         first = len(self.described)
+        self._state += _list_states([], table.paths())
         self.tables.append((first, table))
         self.described += table.described()
         if isinstance(table, CorpusRecords):
@@ -156,19 +161,20 @@ class Sources:
         Raises:
             InputError: they were.
         """
-        if _list_states(self.documents) != self._state:
-            names = ", ".join(source.name for source in self.documents[:3])
-            raise InputError(f"{names}: changed while it was read; give the same command again")
+        paths = [path for _, table in self.tables for path in table.paths()]
+        if _list_states(self.documents, paths) != sorted(self._state):
+            raise InputError(
+                f"{', '.join(self.names[:3])}: changed while it was read; give the same command again"
+            )
 
 
-def _list_states(sources: Sequence[Source]) -> list[str]:
+def _list_states(sources: Sequence[Source], paths: Iterable[Path]) -> list[str]:
     """Return the states of all files, which are cheaper to compare than contents."""
-    states = []
+    all_paths = [*paths]
     for source in sources:
         inside = source.path.rglob("*") if source.kind == "folder" and source.documents is None else ()
-        for path in (source.path, *inside):
-            states.append(f"{path} {file_state(path) if path.exists() else None}")
-    return sorted(states)
+        all_paths += [source.path, *inside]
+    return sorted(f"{path} {file_state(path) if path.exists() else None}" for path in all_paths)
 
 
 def open_corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
@@ -200,15 +206,23 @@ def build_corpus(
         ignored = parse_sources(sources.documents, parts, workers, sources.full_text)
         for first, table in sources.tables:
             table.parse(parts, first)
-        sources.check_unchanged()
+        try:
+            sources.check_unchanged()
+        except InputError:
+            parts.remove()
+            raise
         if not parts.keys():  # there must be tables to read
             CorpusPart(len(sources.described), 0).write(parts)
         if complete:
             with resolving(parts, sources.described, sources.corpus_of, workers, memory) as resolved:
                 write_stream(parts.folder / PAPERS, resolved.papers(), PAPERS_SCHEMA)
             found, additions = complete(parts.folder / PAPERS)
+            first = len(sources.described)
             sources.add(found)
-            found.parse(parts, len(sources.described) - 1)
+            # Those of an interrupted run, in which fewer requests were answered.
+            for part in parts.folder.glob(f"{part_key(first, 0).partition('-')[0]}-*"):
+                part.unlink()
+            found.parse(parts, first)
         return _write_corpus(place, parts, sources, ignored, workers, additions, memory)
     except InputError:
         if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost

@@ -182,6 +182,7 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                     if isinstance(source, OpenAlexSource):
                         source.forget(query)  # there may be some another day
                     raise UsageError(f"{name}: no record matches {query!r}")
+                fetched.found[name] = len(found)
                 chosen = fetched.ids_by_domain[name] = sample(found, config.max_articles)
                 of_all = f" of {len(found):,}" if len(found) > len(chosen) else ""
                 logger.info(f"{name}: {len(chosen):,}{of_all} articles")
@@ -220,6 +221,7 @@ class Fetched:
     Attributes:
         config: the settings of the fetch.
         ids_by_domain: domain -> the ids that its query found, or the sample of them.
+        found: domain -> the number of ids that its query found.
         names: id -> names of the kept papers.
         provenance: record, address, version, licence code and SHA-256 of each kept paper.
         left_out: records that could not be fetched, were not there, or were left out on purpose.
@@ -227,6 +229,7 @@ class Fetched:
 
     config: FetchConfig
     ids_by_domain: dict[str, list[str]]
+    found: dict[str, int] = field(default_factory=dict)
     names: dict[str, Names] = field(default_factory=dict)
     provenance: list[tuple[str | None, ...]] = field(default_factory=list)
     left_out: list[Rejection] = field(default_factory=list)
@@ -261,7 +264,7 @@ class Fetched:
         domains = {
             name: {
                 "query": query,
-                "found": len(self.ids_by_domain[name]),
+                "found": self.found[name],
                 "kept": sum(one in self.names for one in self.ids_by_domain[name]),
                 "with_abstract": with_abstract.get(name, 0),
                 "published": self.config.published.get(name),
@@ -311,6 +314,10 @@ class FetchedPapers:
             count += 1
         kind = "fetched" if self.whole else COMPLETING
         return [{"name": "records", "kind": kind, "size": count, "sha256": digest.hexdigest()}]
+
+    def paths(self) -> list[Path]:
+        """Return no files: the journal is this process's."""
+        return []
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the papers as parts."""

@@ -162,6 +162,10 @@ class RecordFiles:
             for file in self.files
         ]
 
+    def paths(self) -> list[Path]:
+        """Return the files."""
+        return [file.path for file in self.files]
+
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the parts of the files that are not done."""
         numbered = enumerate(self.files, start=first_source)

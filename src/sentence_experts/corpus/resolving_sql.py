@@ -30,7 +30,7 @@ _FIRST_STATED = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
 # Missing values come from the next best record: PubMed has MeSH headings, PMC licences.
 TOGETHER = f"""
     CREATE TABLE together AS
-    SELECT w.key, bool_or(p.retracted) AS retracted,
+    SELECT w.key, bool_or(p.retracted) AS retracted, bool_or(p.has_body) AS has_body,
         {", ".join(_FIRST_STATED.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
         {_FIRST_STATED.format("kind", "p.kind <> 'article'")},
         {", ".join(_FIRST_STATED.format(name, f"len(p.{name}) > 0") for name in LIST_COLUMNS)}
@@ -44,7 +44,8 @@ def select_papers(condition: str) -> str:
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex,
         {", ".join(map(_merge_column, PAPERS_SCHEMA.names[5:-2]))},
-        p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
+        p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted,
+        p.has_body OR coalesce(o.has_body, false) AS has_body
     FROM valid_papers p JOIN (SELECT * FROM identified WHERE {condition}) i USING (spot)
     LEFT JOIN together o USING (key) LEFT JOIN retracted t ON t.paper_id = i.paper_id
     ORDER BY i.paper_id"""
@@ -132,10 +133,10 @@ LINKS = (
     LEFT JOIN paper_names l ON l.name = coalesce(
         'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi, 'pmid:' || r.pmid, 'pmid:' || e.pmid)
     LEFT JOIN paper_names w ON w.name = 'openalex:W' || r.openalex
-    WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
+    WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL OR r.retracts""",
     """CREATE TABLE retracted AS
     SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
-    # If a paper has several records, the references and mentions of the best one count.
+    # If a paper has several records, the references and mentions of the best one count; any of them retracts.
     """CREATE TABLE listed AS
     SELECT l.spot, l.position, l.citing, l.cited,
         (l.spot, l.position) IN (SELECT (spot, reference) FROM all_mentions) AS mentioned
@@ -180,10 +181,10 @@ BODIES_IN_ORDER = """
     FROM all_bodies b JOIN best ON best.spot = b.spot JOIN identified i USING (key)
     ORDER BY i.paper_id, b.position"""
 COUNT_WORKS = """
-    SELECT count(*) + any_value(copies) AS articles,
-        count(*) FILTER (WHERE place > 1) + any_value(copies) AS duplicates,
+    SELECT count(*) FILTER (WHERE NOT completes) + any_value(copies) AS articles,
+        count(*) FILTER (WHERE NOT completes AND place > 1) + any_value(copies) AS duplicates,
         count(*) FILTER (WHERE place = 1 AND key NOT IN (SELECT key FROM identified)) AS completing_no_paper
-    FROM works, (SELECT count(*) AS copies FROM copies WHERE NOT deleted)"""
+    FROM works JOIN source_names USING (source), (SELECT count(*) AS copies FROM copies WHERE NOT deleted)"""
 COUNT_PAPERS = f"""
     SELECT count(*) AS papers, count(title) AS with_title, count(abstract) AS with_abstract,
         count(topic) AS with_topic,

@@ -109,6 +109,10 @@ class UserTable:
         size, digest = fingerprint(self.table)
         return [{"name": self.name, "kind": f"table of {self.kind}", "size": size, "sha256": digest}]
 
+    def paths(self) -> list[Path]:
+        """Return its file, if it is one."""
+        return [Path(self.table)] if is_path(self.table) else []
+
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the table's rows as parts; rows that cannot be used are set aside by number."""
         at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART

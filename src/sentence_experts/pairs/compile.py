@@ -47,6 +47,7 @@ from sentence_experts.pairs.splits import (
 from sentence_experts.pairs.sql_engine import SqlEngine, open_engine
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart, sha256_text
+from sentence_experts.tables import fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +150,13 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
 
 
 def _hash_rules(config: PairsConfig) -> str:
-    return sha256_text("" if config.domains is None else DomainRules.of(config.domains).model_dump_json())
+    if config.domains is None:
+        return sha256_text("")
+    rules = DomainRules.of(config.domains)
+    if rules.mesh_descriptors is None:
+        return sha256_text(rules.model_dump_json())
+    _, descriptors = fingerprint(rules.mesh_descriptors)
+    return sha256_text(rules.model_dump_json(exclude={"mesh_descriptors"}), descriptors)
 
 
 def _make_tables(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +122,8 @@ class Pairs(TableFolder):
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
             return cls.open(source)
         if isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}:
-            given = {OTHER_NAMES.get(name, name): whole_table(source[name]) for name in map(str, source)}
+            known = _name_splits(source, "the mapping")
+            given = {name: whole_table(source[each]) for each, name in known.items()}
         else:
             table, where = whole_table(source), name_of_table(source)
             if split is not None and "split" not in table.column_names:
@@ -295,8 +296,7 @@ def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
     from sentence_experts.compat.datasets import load_splits
 
     loaded = load_splits(name, subset)
-    known = {split: each for split in loaded if (each := OTHER_NAMES.get(split, split)) in SPLITS}
-    if not known:
+    if not (known := _name_splits(loaded, name)):
         raise InputError(
             f"{name} has the splits {', '.join(loaded)}, none of {', '.join(SPLITS)}; give a file of the one "
             "to use"
@@ -305,6 +305,19 @@ def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
         logger.warning(f"{name}: left out: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
     tables = {each: whole_table(loaded[split]) for split, each in known.items()}
     return tables["train"] if set(tables) == {"train"} else with_split_column(tables)
+
+
+def _name_splits(names: Iterable[str], where: str) -> dict[str, str]:
+    """Return the splits among some names, each with its name here, such as "validation" of "dev".
+
+    Raises:
+        InputError: two are names of one split.
+    """
+    known = {name: each for name in names if (each := OTHER_NAMES.get(name, name)) in SPLITS}
+    for split in SPLITS:
+        if len(same := [name for name, each in known.items() if each == split]) > 1:
+            raise InputError(f"{where} has {' and '.join(same)}, which are one split here: join them")
+    return known
 
 
 def with_split_column(tables: dict[str, pa.Table]) -> pa.Table:

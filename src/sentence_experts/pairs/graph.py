@@ -103,13 +103,13 @@ class LinkGraph:
         self._wanted = engine.compute(f"""SELECT paper_id FROM {self._texts} SEMI JOIN (
             SELECT folded FROM {self._texts} SEMI JOIN {self._works} USING (paper_id)) AS wanted
             USING (folded)""")
-        self._making_pairs: list[str] = []  # joins that keep the citations that can link
+        self._short = self._rare = ""  # joins that keep the citations that can link
         long_lists = None
         if settings.max_references is not None:
             long_lists = self._leave_out_long_lists(settings.max_references)
         if settings.relation == "coupling":
             few = engine.compute(references_of_few(self._cited, self._wanted, settings.rare))
-            self._making_pairs.append(f"SEMI JOIN {few} USING (cited)")
+            self._rare = f"SEMI JOIN {few} USING (cited)"
         self.pairs, link_counts = self._link_works(members)
         if len(self.pairs) == 0:
             longer = ", a larger `max_references`" if long_lists else ""
@@ -148,13 +148,13 @@ class LinkGraph:
         counts = self._engine.rows(f"""SELECT count(DISTINCT citing) AS papers, count(*) AS citations FROM (
             SELECT DISTINCT c.citing, c.cited FROM {self._cited} AS c
             SEMI JOIN {long} AS listed ON c.citing = listed.citing {of_works}) AS out""")
-        self._making_pairs.append(f"ANTI JOIN {long} USING (citing)")
+        self._short = f"ANTI JOIN {long} USING (citing)"
         row: dict[str, int] = counts.to_pylist()[0]
         return row
 
     def _that_link(self, citations: str) -> str:
         """Return the citations that can link, under the settings."""
-        return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
+        return f"(SELECT * FROM {citations} AS every {self._short} {self._rare})"
 
     def _link_works(self, members: str) -> tuple[PairArrays, dict[str, int]]:
         """Return the linked pairs, and the number of pairs by how often they are linked."""
@@ -245,7 +245,9 @@ class LinkGraph:
         among = self._engine.store(pa.table({"work": works, "same_text": self._same_text[works]}))
         members = f"""(SELECT paper_id, same_text AS member, 0 AS domain_number
             FROM {self._every.texts} SEMI JOIN {among} USING (same_text))"""
-        links = select_linked_members(self._settings.relation, self._that_link(self._every.by_id), members)
+        # Long lists make no pairs, and no negatives either.
+        citations = f"(SELECT * FROM {self._every.by_id} AS every {self._rare})"
+        links = select_linked_members(self._settings.relation, citations, members)
         known = self._engine.rows(f"""WITH ends AS (
                 SELECT a.work AS one, b.work AS other FROM ({links}) AS links
                 JOIN {among} AS a ON links.one = a.same_text JOIN {among} AS b ON links.other = b.same_text

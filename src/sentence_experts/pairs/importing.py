@@ -179,7 +179,8 @@ def _sort_ids(pairs: pa.Table) -> np.ndarray:
 
 
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:
-    """Find rows whose two texts are linked in one row of their domain and unlinked in another, (rows,)."""
+    """Find rows whose two texts are linked in one row of their domain and unlinked in another, or that state
+    a negative which a row links with the anchor, (rows,)."""
     ids = _sort_ids(pairs)
     said: dict[tuple[str, ...], set[int]] = {}
     keys = list(zip(pairs["domain"].to_pylist(), *ids.tolist(), strict=True))
@@ -187,9 +188,23 @@ def _find_contradicted(pairs: pa.Table) -> np.ndarray:
         said.setdefault(key, set()).add(label)
     contradicted = np.array([len(said[key]) > 1 for key in keys], dtype=bool)
     if NEGATIVE in pairs.column_names:
-        same = pc.equal(fold_texts(pairs[NEGATIVE]), fold_texts(pairs["positive"]))
-        contradicted |= pc.fill_null(same, False).to_numpy(zero_copy_only=False).astype(bool)
+        contradicted |= _find_linked_negatives(pairs)
     return contradicted
+
+
+def _find_linked_negatives(pairs: pa.Table) -> np.ndarray:
+    """Find rows whose negative a row of their domain, maybe another one, links with the anchor, (rows,)."""
+    anchors, positives, negatives = (
+        fold_texts(pairs[name]).to_pylist() for name in ("anchor", "positive", NEGATIVE)
+    )
+    domains, labels = pairs["domain"].to_pylist(), pairs["label"].to_pylist()
+    linked = {
+        (domain, frozenset((anchor, positive)))
+        for domain, anchor, positive, label in zip(domains, anchors, positives, labels, strict=True)
+        if label
+    }
+    stated = zip(domains, anchors, negatives, strict=True)
+    return np.array([(domain, frozenset((anchor, each))) in linked for domain, anchor, each in stated], bool)
 
 
 class _Texts:
@@ -355,15 +370,17 @@ def _add_negatives(
     linked pairs, and pairs for which there is none are left out."""
     labels = whole["label"].to_numpy()
     lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
+    # A pair counts once, however many negatives its rows state.
+    first = _find_first(whole.drop_columns(["row", "count"]), assignment.pairs)
     for number in (VALIDATION, TEST):
-        rows = np.flatnonzero(assignment.pairs == number)
+        rows = first[assignment.pairs[first] == number]
         stated = np.unique(pairs.domain[rows[labels[rows] == 0]])
         lacking[number] = pairs.take(rows[(labels[rows] == 1) & ~np.isin(pairs.domain[rows], stated)])
     drawn = draw_negatives(known, lacking, assignment, config.negatives, 0, rng)
     tables = {}
     for number in (VALIDATION, TEST):
         without = np.setdiff1d(lacking[number].count, drawn.splits[number].count)
-        rows = np.setdiff1d(np.flatnonzero(assignment.pairs == number), without)
+        rows = np.setdiff1d(first[assignment.pairs[first] == number], without)
         linked = whole.take(rows).drop_columns(["row"])
         negatives = _make_rows(drawn.negatives[number], known).select(linked.column_names)
         tables[SPLITS[number]] = pa.concat_tables([linked, negatives.cast(linked.schema)]).combine_chunks()

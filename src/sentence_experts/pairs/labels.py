@@ -39,7 +39,8 @@ SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
-_CODE = re.compile(r"[+-]?0\d.*")  # a text, not a number
+_CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
+_WHOLE = re.compile(r"\.0*$")
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
 
@@ -303,7 +304,8 @@ def _find_tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
 
 
 def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
-    """Return texts that are all numbers, as CSV writes them, or missing; None of others, such as "003"."""
+    """Return texts that are all numbers, as CSV writes them, or missing; None of others, such as "003", or
+    "1.1" beside "1.10"."""
     known = [[value for value in each if value.lower() not in _MISSING] for each in values]
     try:
         numbers = [[float(value) for value in each] for each in known]
@@ -311,7 +313,9 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
         return None
     flat = [value for each in numbers for value in each]
     exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
-    is_code = any(_CODE.fullmatch(value) for each in known for value in each)
+    written = {_WHOLE.sub("", value) for each in known for value in each}
+    merges = len({*flat}) <= MAX_CATEGORIES and len(written) > len({*flat})
+    is_code = merges or any(_CODE.fullmatch(value) for value in written)
     return numbers if flat and exact and not is_code else None
 
 

@@ -12,6 +12,7 @@ from helpers.bibliographic import unpack_samples
 from helpers.openalex_works import write_records
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import papers, rejected
+from sentence_experts.corpus import building
 from sentence_experts.corpus.formats.openalex import parse_record, read_works
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import UsageError
@@ -75,6 +76,8 @@ def test_what_lacks_an_abstract_is_completed_by_identifier(
         "doi:10.1000/own": "It is here.",
     }
     assert len(abstracts) == 6, "no paper is new"
+    counts = corpus.manifest["counts"]
+    assert (counts["articles"], counts["duplicates"]) == (6, 0)
     [twelve] = [paper for paper in papers(corpus) if paper["pmid"] == "12"]
     assert (twelve["title"], twelve["mesh"]) == ("Sleep and memory", ["Droughts"])
     [eleven] = [paper for paper in papers(corpus) if paper["pmid"] == "11"]
@@ -154,3 +157,24 @@ def test_recorded_works_of_openalex_complete_papers_without_their_references(
     monkeypatch.delenv("OPENALEX_API_KEY")
     with pytest.raises(UsageError, match="OPENALEX_API_KEY"):
         import_corpus([write_records(tmp_path / "x.jsonl", recorded)], complete="openalex")
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_abstracts_that_came_in_a_later_run_are_kept(
+    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """After one in which a request failed, and which ended before the tables were written."""
+    whole = import_corpus(library, tmp_path / "whole", **settings)
+    before = len(world.asked)
+    world.fault = lambda number, path: "503" if number >= before + 2 else None
+    with monkeypatch.context() as context:
+        context.setattr(building, "_write_corpus", stop)
+        with pytest.raises(KeyboardInterrupt):
+            import_corpus(library, tmp_path / "out", **settings)
+    world.fault = lambda number, path: None
+    again = import_corpus(library, tmp_path / "out", **settings)
+    assert by_title(again) == by_title(whole)

@@ -18,6 +18,7 @@ RIS_LINE = re.compile(r"(?!ER - *[^ ])([A-Z][A-Z0-9]) {1,2}-(?: (.*))?$")
 NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
 # Files that were joined where the first had no line break at its end.
 _JOINED = re.compile(r"^ER {1,2}- *(?=TY {1,2}- )", re.MULTILINE)
+_LINE_END = re.compile(r"\r*\n|\r")  # not U+2028 and others, which stand in abstracts
 _STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
 _MAX_VALUE = 1 << 17  # longer than any text of a record
 
@@ -33,7 +34,8 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
     begin, with_source = 0, False
     values: list[str] = []  # values of the last tag
     seen = stray = False  # whether a record of RIS was read, and behind it one that is not
-    for number, line in enumerate(_JOINED.sub("ER  - \n", text).splitlines(), start=1):
+    lines = _LINE_END.split(_JOINED.sub("ER  - \n", text))
+    for number, line in enumerate(lines[:-1] if not lines[-1] else lines, start=1):
         match = line_pattern.match(line)
         tag = match[1] if match else ""
         ends = tag in ("TY", "ER") if is_ris else not line.strip() or (tag == "PMID" and tag in record)
