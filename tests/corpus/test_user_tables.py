@@ -99,7 +99,11 @@ def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
         *(("papers.csv", f"row {row}") for row in (2, 3, 4, 5, 7)),
     ]
     assert rejected(corpus)[-1]["detail"] == "retracted is 'maybe'; write yes or no"
-    assert {line["reason"] for line in rejected(corpus)} == {"bad-row"}
+    broken = ["citations.jsonl row 2", "citations.jsonl row 3", "papers.csv row 4"]
+    assert {f"{each['source']} {each['record']}": each["reason"] for each in rejected(corpus)} == {
+        "citations.jsonl row 4": "bad-row", **{f"papers.csv row {row}": "bad-row" for row in (2, 3, 5, 7)},
+        **dict.fromkeys(broken, "broken-row"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("empty", ["NaN", "NA", "null", ""])
@@ -237,3 +241,30 @@ def test_tags_are_keywords_where_there_are_none(tmp_path: Path, caplog: pytest.L
     assert "not used" not in caplog.text
     both = import_corpus(papers=[{**rows[0], "keywords": "eye"}], out=tmp_path / "both")
     assert [each.tolist() for each in both.to_pandas()["keywords"]] == [["eye"]]
+
+
+@pytest.mark.parametrize("name", ["papers.csv", "papers.tsv", "papers.jsonl", "papers.parquet"])
+def test_a_table_of_papers_may_be_one_of_the_sources(tmp_path: Path, name: str) -> None:
+    frame = pd.DataFrame({"DOI": ["10.5/1", "10.5/2"], "Title": ["Rice", "Sleep"], "year": [2001, 2002]})
+    file = tmp_path / name
+    match file.suffix:
+        case ".parquet":
+            frame.to_parquet(file)
+        case ".jsonl":
+            frame.to_json(file, orient="records", lines=True)
+        case suffix:
+            frame.to_csv(file, index=False, sep="," if suffix == ".csv" else "\t")
+    (tmp_path / "more.ris").write_text("TY  - JOUR\nTI  - Wheat\nDO  - 10.5/3\nER  - \n")
+    citations = [{"citing": "10.5/1", "cited": "10.5/2"}]
+    given = import_corpus([tmp_path / "more.ris"], papers=file, citations=citations)
+    found = import_corpus([file, tmp_path / "more.ris"], citations=citations)
+    assert papers(found) == papers(given)
+    assert links(found) == links(given)
+    assert [each["doi"] for each in papers(found)] == ["10.5/1", "10.5/2", "10.5/3"]
+
+
+def test_a_table_without_ids_or_titles_is_no_source(tmp_path: Path) -> None:
+    for header in ("name,title", "id,name"):
+        (tmp_path / "a.csv").write_text(f"{header}\na,b\n")
+        with pytest.raises(InputError, match="do not show their format"):
+            import_corpus(tmp_path / "a.csv")

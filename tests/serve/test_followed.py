@@ -95,6 +95,20 @@ def test_an_unchanged_library_is_imported_once(tmp_path: Path) -> None:
     assert followed.FollowedSource(library).corpus().to_pandas()["title"].tolist() == ["Wheat"]
 
 
+def test_a_table_of_papers_is_followed(tmp_path: Path) -> None:
+    library = tmp_path / "library.csv"
+    library.write_text("id,title\na,Rice\n")
+    source = followed.FollowedSource(library)
+    assert source.corpus().to_pandas()["title"].tolist() == ["Rice"]
+    library.write_text("id,title\na,Rice\nb,Sleep\nc")
+    assert renewed(source) is None, "it may still be written to"
+    with pytest.raises(InputError, match="1 broken records, and 0 before"):
+        renewed(source)
+    library.write_text("id,title\na,Rice\nb,Sleep\nc,Wheat\n")
+    assert renewed(source) is None
+    assert renewed(source).manifest["counts"]["papers"] == 3  # type: ignore[union-attr]
+
+
 def test_a_change_that_leaves_size_and_time_is_seen(tmp_path: Path) -> None:
     """As synchronised in place by a program that sets the file's time."""
     library = tmp_path / "library.ris"

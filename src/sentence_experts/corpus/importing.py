@@ -25,7 +25,7 @@ from sentence_experts.corpus.record_files import (
     log_ignored,
 )
 from sentence_experts.corpus.records import CorpusRecords
-from sentence_experts.corpus.user_tables import read_user_tables
+from sentence_experts.corpus.user_tables import is_table_of_papers, read_user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import Output, check_apart
@@ -51,7 +51,7 @@ def import_corpus(
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
             articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON
             lines (also `.gz`) of OpenAlex, and exports: RIS, NBIB, BibTeX, CSV of PubMed
-            and Zotero. The folder of a corpus is a source too.
+            and Zotero. The folder of a corpus is a source too, and a file like `papers`.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
         overwrite: start over, replacing another corpus in `out`.
@@ -110,8 +110,10 @@ def gather_sources(
     """
     paths = _check_paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
-    record_paths = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
-    article_paths = [path for path in paths if path not in (*corpora, *record_paths)]
+    tables = [] if config.format else [path for path in paths if is_table_of_papers(path)]
+    others = [path for path in paths if path not in (*corpora, *tables)]
+    record_paths = [path for path in others if config.format or _holds_records(path)]
+    article_paths = [path for path in others if path not in record_paths]
     among = [file for path in article_paths if path.is_dir() for file in find_exports_among(path)]
     for folder in filter(Path.is_dir, article_paths):
         log_ignored(folder, (*filter(kind_of, folder.rglob("*")), *(file.path for file in among)))
@@ -122,7 +124,7 @@ def gather_sources(
     if (config.field or config.years) and not (record_paths or among):
         name = "field" if config.field else "years"
         raise UsageError(f"`{name}` chooses among records of OpenAlex or exports; no source has any")
-    if (config.field or config.years) and (files or papers is not None):
+    if (config.field or config.years) and (files or tables or papers is not None):
         logger.warning(
             "field and years choose among records of OpenAlex and exports: articles and tables are kept whole"
         )
@@ -130,7 +132,10 @@ def gather_sources(
     extras: list[TableSource] = [*records]
     if record_paths or among:
         extras.append(_record_files(record_paths, among, config))
+    if papers is None and tables:
+        papers, *tables = tables
     extras += read_user_tables(papers, citations)
+    extras += [each for table in tables for each in read_user_tables(table, None)]
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     return Sources(files, extras, config.full_text, [each.fingerprint for each in records])

@@ -29,6 +29,7 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection
 from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_groups
+from sentence_experts.corpus.record_files import RECORD_SUFFIXES, format_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
 from sentence_experts.tables import (
@@ -44,6 +45,7 @@ from sentence_experts.tables import (
     read_columns,
     read_rows,
 )
+from sentence_experts.tables import format_of as table_format
 
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
@@ -81,6 +83,24 @@ def read_user_tables(papers: Table | None, citations: Table | None) -> list[User
         names, has_pmids = _check(citations, "citations"), "pmid" in tables[0].names.values()
         tables.append(UserTable(citations, "citations", names, has_pmids))
     return tables
+
+
+def is_table_of_papers(path: Path) -> bool:
+    """Return whether a file is a table with the columns that papers need, and not a known export."""
+    if not path.is_file() or table_format(path) in (None, "lines"):
+        return False
+    if path.name.lower().endswith(RECORD_SUFFIXES) and format_of(path) != "unknown":
+        return False
+    try:
+        columns = {column.strip().lower() for column in read_columns(path)}
+    except InputError:
+        return False
+    return "title" in columns and not columns.isdisjoint(_NAMING)
+
+
+def count_broken_rows(path: Path) -> int:
+    """Count the rows of a table that cannot be read, such as the last one of a file that is being written."""
+    return sum(isinstance(row, BadRowError) for row in read_rows(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +154,8 @@ class UserTable:
                     else:
                         _add_citation(part, named, number, self.digits_are_pmids)
                 except BadRowError as error:
-                    bad = Rejection(self.name, None, f"row {number}", "bad-row", str(error))
+                    reason = "broken-row" if row is error else "bad-row"
+                    bad = Rejection(self.name, None, f"row {number}", reason, str(error))
                     part.rejections.append(bad)
             if not parts.is_done(part_key(first_source, part_number)):
                 part.write(parts)

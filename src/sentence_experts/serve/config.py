@@ -20,7 +20,8 @@ class ServeConfig(PaperTexts):
     corpus: Path | None = Field(
         None,
         description="Corpus to search: opens the search page at /, and its API. An export of a reference "
-        "manager, or a folder of articles, is imported into NAME.corpus beside it, and followed",
+        "manager, a table of papers, or a folder of articles, is imported into NAME.corpus beside it, and "
+        "followed",
     )
     base: bool = Field(
         True,

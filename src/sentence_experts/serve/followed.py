@@ -17,6 +17,7 @@ from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, follow
 from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
+from sentence_experts.corpus.user_tables import count_broken_rows, is_table_of_papers
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
 from sentence_experts.storage import FileState, InUseError, file_state
 
@@ -84,6 +85,8 @@ class FollowedSource:
 
     def _count_broken(self) -> int:
         """Count the records that cannot be read, as at the end of a file that is being written."""
+        if is_table_of_papers(self.path):
+            return count_broken_rows(self.path)
         if self.path.is_dir() or not self.path.name.lower().endswith(RECORD_SUFFIXES):
             return 0
         files = find_record_files(self.path, None)
