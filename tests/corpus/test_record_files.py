@@ -230,3 +230,10 @@ def test_a_source_of_another_format_than_was_given_is_named(tmp_path: Path) -> N
     corpus = import_corpus([tmp_path / "a.bib", tmp_path / "b.ris"], format="bibtex")
     (named,) = rejected(corpus)
     assert (named["source"], named["reason"]) == ("b.ris", "no-records")
+
+
+def test_a_folder_of_exports_may_be_called_works(tmp_path: Path) -> None:
+    (tmp_path / "works").mkdir()
+    for place, number in (("works/a.ris", 1), ("b.ris", 2)):
+        (tmp_path / place).write_text(f"TY  - JOUR\nTI  - A study\nDO  - 10.5/{number}\nER  - \n")
+    assert [each["doi"] for each in papers(import_corpus(tmp_path, workers=1))] == ["10.5/1", "10.5/2"]

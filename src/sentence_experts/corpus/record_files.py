@@ -85,7 +85,7 @@ class RecordFile:
 def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
     """Return the files of records at a path.
 
-    Of a folder that has one, only what lies in a folder `works` counts: an OpenAlex snapshot has others too.
+    Of a snapshot of OpenAlex only what lies in a folder `works` counts: it has others too.
 
     Raises:
         InputError: no file of records, or none whose format is recognised.
@@ -95,7 +95,9 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
         lists = (".csv", ".csv.gz") if format == "openalex" else ()
         files = [file for file in _list_files(path) if not file.name.lower().endswith(lists)]
         base = path
-        files = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]] or files
+        works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
+        if works and (format or format_of(works[0])) == "openalex":
+            files = works
         log_ignored(path, files)
     else:
         files, base = [path], path.parent
