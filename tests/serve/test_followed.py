@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +18,12 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.searched_corpus import ask, ids
 from helpers.small_articles import jats
+from sentence_experts.corpus import building
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.serve import followed
-from sentence_experts.storage import InUseError, locked, sha256_file
+from sentence_experts.storage import RECORD, InUseError, locked
 
 SECONDS = 60  # for a busy machine
 
@@ -180,11 +182,43 @@ def test_a_corpus_of_an_earlier_version_is_followed_if_it_holds_the_same(tmp_pat
     library.write_text(entry(1))
     source = followed.FollowedSource(library)
     corpus = source.corpus()
-    manifest, record = corpus.path / "manifest.json", corpus.path / "made_from.json"
-    before = sha256_file(manifest)
-    manifest.write_text(json.dumps(corpus.manifest | {"followed": None}))
-    record.write_text(record.read_text().replace(before, sha256_file(manifest)))
+    record = json.loads((corpus.path / RECORD).read_text())
+    del record["settings"]["followed"]
+    (corpus.path / RECORD).write_text(json.dumps(record))
+    library.write_text(entry(2))
+    with pytest.raises(InputError, match="was not imported from"):
+        source.corpus()
+    library.write_text(entry(1))
     assert source.corpus().manifest == corpus.manifest
+    library.write_text(entry(2))
+    assert source.corpus().to_pandas()["doi"].tolist() == ["10.5/2"]
+
+
+def test_an_import_that_was_interrupted_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, other = tmp_path / "library.bib", tmp_path / "other.bib"
+    for number, file in enumerate((library, other)):
+        file.write_text(entry(number))
+    source = followed.FollowedSource(library)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for file in (other, library):
+        with monkeypatch.context() as context:
+            context.setattr(building, "_write_corpus", stop)
+            with pytest.raises(KeyboardInterrupt):
+                sentence_experts.import_corpus(file, source.folder)
+        if file == other:
+            with pytest.raises(InputError, match="was not imported from"):
+                source.corpus()
+            assert sentence_experts.import_corpus(other, source.folder).to_pandas()["doi"].tolist() == [
+                "10.5/1"
+            ]
+            shutil.rmtree(source.folder)
+    library.write_text(entry(2))
+    assert source.corpus().to_pandas()["doi"].tolist() == ["10.5/2"], "as far as a server had come"
 
 
 def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:

@@ -277,8 +277,6 @@ def _write_corpus(
         "sources": sources.described,
         "counts": counts | {"rejected": dict(rejected), "other_files": ignored},
     }
-    if sources.followed:
-        manifest["followed"] = True
     if additions:
         more, described = additions.finish(out)
         tables += more

@@ -19,7 +19,7 @@ from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
 from sentence_experts.corpus.user_tables import count_broken_rows, is_table_of_papers
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
-from sentence_experts.storage import FileState, InUseError, file_state
+from sentence_experts.storage import RECORD, FileState, InUseError, file_state, read_record
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +55,22 @@ class FollowedSource:
         """Return the corpus of what the source holds now; it is imported unless it was before.
 
         Raises:
-            InputError: it holds nothing that can be read, or the folder holds a corpus that was made
-                otherwise; the corpus stays as it was.
+            InputError: it holds nothing that can be read, or the folder holds a corpus, finished or not, that
+                was made otherwise; the corpus stays as it was.
         """
-        if (self.folder / MANIFEST).is_file():
+        record, is_same = read_record(self.folder / RECORD), False
+        follows = record is not None and record["settings"].get("followed", False)
+        if is_finished := (self.folder / MANIFEST).is_file():
             before = CorpusFolder.open(self.folder)
             read = gather_sources([self.path], ImportConfig.of(None), None, None)
-            is_same, follows = before.manifest["sources"] == read.described, before.manifest.get("followed")
+            is_same = before.manifest["sources"] == read.described
             if is_same and follows:
                 return before
-            if not (is_same or follows):
-                raise InputError(
-                    f"{self.folder} was not imported from {self.path} alone: serve that folder itself, or "
-                    "import this path into it again, with `overwrite`"
-                )
+        if (record or is_finished) and not (is_same or follows):
+            raise InputError(
+                f"{self.folder} was not imported from {self.path} alone: serve that folder itself, or "
+                "import this path into it again, with `overwrite`"
+            )
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
 
     def first_corpus(self) -> CorpusFolder:
