@@ -237,3 +237,13 @@ def test_a_folder_of_exports_may_be_called_works(tmp_path: Path) -> None:
     for place, number in (("works/a.ris", 1), ("b.ris", 2)):
         (tmp_path / place).write_text(f"TY  - JOUR\nTI  - A study\nDO  - 10.5/{number}\nER  - \n")
     assert [each["doi"] for each in papers(import_corpus(tmp_path, workers=1))] == ["10.5/1", "10.5/2"]
+
+
+def test_authors_whom_openalex_does_not_know_have_the_names_of_the_work(tmp_path: Path) -> None:
+    names: list[dict[str, Any]] = [
+        {"author": {"display_name": "Jane Roe"}, "raw_author_name": "J. Roe"},
+        {"author": {"id": None, "display_name": None}, "raw_author_name": "Yi Xu"},
+        {"author": {}},
+    ]
+    [paper] = papers(one_file(tmp_path, work(1, authorships=names)))
+    assert paper["authors"] == ["Roe, Jane", "Xu, Yi"]

@@ -161,3 +161,19 @@ def test_negatives_of_a_table_are_trained_on(experts_model: Path, write: Callabl
     )
     assert training.numbers[row, 2] == training.numbers[other, 0]
     assert len(np.unique(training.numbers[:, 2])) == len(training)
+
+
+def test_a_loss_that_takes_no_negatives_says_so(
+    experts_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = frame()
+    table["split"] = ["train"] * (len(table) - 8) + ["validation"] * 8
+    without = open_data(table)
+    table["negative"] = [f"unlike {row}" for row in range(len(table))]
+    objectives, config = open_data(table), TrainConfig(loss="argmax_target", temperature=None)
+    routes = find_routes(objectives, config, load(experts_model))
+    assert len(TrainingSet.of(objectives, routes, config).columns) == 2
+    assert "`loss=argmax_target` takes no negatives of the pairs" in caplog.text
+    caplog.clear()
+    TrainingSet.of(without, find_routes(without, config, load(experts_model)), config)
+    assert "negatives" not in caplog.text

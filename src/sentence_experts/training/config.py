@@ -57,7 +57,7 @@ class TrainConfig(Config):
     loss: Literal["in_batch_negatives", "argmax_target", "learned_temperature"] = Field(
         "in_batch_negatives",
         description="in_batch_negatives (cosines over the temperature), argmax_target (of the 2025 paper) or "
-        "learned_temperature (of the 2024 preprint)",
+        "learned_temperature (of the 2024 preprint); the latter two take no negatives of the pairs",
     )
     temperature: float | None = Field(
         None,

@@ -84,7 +84,10 @@ class TrainingSet:
         pools: dict[str, list[int]] = {}
         pool_of = {place: _join_pool(pools, routes, *sources[place]) for place in np.unique(source).tolist()}
         pool = np.array([pool_of[place] for place in source.tolist()], dtype=np.int64)
-        count = 3 if config.loss == IN_BATCH_NEGATIVES and (numbers[:, 2] != NONE).any() else 2
+        has_negatives = bool((numbers[:, 2] != NONE).any())
+        if has_negatives and config.loss != IN_BATCH_NEGATIVES:
+            logger.warning(f"`loss={config.loss}` takes no negatives of the pairs: they are not used")
+        count = 3 if has_negatives and config.loss == IN_BATCH_NEGATIVES else 2
         prompts = [[each.prompts[side] for each in routes] for side in (0, 1, 1)]
         columns = [_prepend(prompts[n], route, table[name]) for n, name in enumerate(COLUMNS[:count])]
         places = np.stack([route, source, pool], axis=1)

@@ -173,7 +173,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         for word in _list_objects(work.get("keywords"))
     )
     venue = text("primary_location.source.display_name") or text("host_venue.display_name")
-    names = (_read_text(each, "author.display_name") or "" for each in _list_objects(work.get("authorships")))
+    names = (_name_author(each) or "" for each in _list_objects(work.get("authorships")))
     return Paper(
         **named._asdict(),
         title=without_tags(text("title") or text("display_name")),
@@ -201,8 +201,13 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
 def drop_unread(work: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `to_paper` reads of a work, which is a quarter of it."""
     kept = {field: work[field] for field in _FIELDS if field in work}
-    names = [_read_text(each, "author.display_name") for each in _list_objects(work.get("authorships"))]
+    names = [_name_author(each) for each in _list_objects(work.get("authorships"))]
     return kept | {"authorships": [{"author": {"display_name": name}} for name in names]}
+
+
+def _name_author(authorship: Any) -> str | None:
+    """Return an author's name, or as the work states it where OpenAlex knows no author of that name."""
+    return _read_text(authorship, "author.display_name") or _read_text(authorship, "raw_author_name")
 
 
 def abstract_of(index: Any) -> str | None:
