@@ -157,6 +157,10 @@ def _split(dataset: Dataset, splits: tuple[str, ...], config: TasksConfig) -> No
     rows, shares = dataset.rows, config.shares
     if not dataset.task.of.trainable:
         tests = [row for row in rows if row.split in (None, TEST)]
+        if not tests:
+            raise InputError(
+                f"{dataset.where}: kind {dataset.task.kind} is only measured, and its test split has no rows"
+            )
         dataset.rows = assign(tests, (0.0, 0.0, 1.0), config.seed)
     elif not splits:
         dataset.rows = assign(rows, shares, config.seed)

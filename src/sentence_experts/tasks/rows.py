@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
+from sentence_experts.pairs.dataset import read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tables import (
@@ -131,8 +132,22 @@ def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
     parts = (_number_rows(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
-        return (), records, {"file": files[None]}
+        splits, records = _read_splits(str(paths[None]), read_columns(paths[None]), records)
+        return splits, records, {"file": files[None], **({"splits": splits} if splits else {})}
     return tuple(map(str, paths)), records, {"files": files}
+
+
+def _read_splits(
+    where: str, columns: Sequence[str], records: Iterable[Record]
+) -> tuple[tuple[str, ...], Iterable[Record]]:
+    """Return the records with their splits, if there is a column `split`, and which splits these are."""
+    if "split" not in columns:
+        return (), records
+    split = [
+        (place, None if isinstance(row, BadRowError) else read_split(row.get("split"), where), row)
+        for place, _, row in records
+    ]
+    return tuple(name for name in get_args(Split) if any(own == name for _, own, _ in split)), split
 
 
 def _open_corpus(path: Path, wanted: list[str]) -> Opened:
@@ -186,11 +201,10 @@ def _name_labels(dataset: Any) -> Iterator[Values]:
 def _open_table(given: Any, wanted: list[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
-    named = table["split"].unique().to_pylist() if "split" in table.column_names else []
-    splits = tuple(name for name in get_args(Split) if name in named)
-    rows = enumerate(table.to_pylist(), start=1)
-    records = ((f"row {number}", row["split"] if splits else None, row) for number, row in rows)
-    return splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}}
+    records = _number_rows("", table.to_pylist(), None)
+    splits, records = _read_splits("the table", table.column_names, records)
+    described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
+    return splits, records, {"table": described, **({"splits": splits} if splits else {})}
 
 
 # ---- from records to rows ------------------------------------------------------------------------
