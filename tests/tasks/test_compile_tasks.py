@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.small_tasks import compiled, moods, questions, task_content, write_rows
+from helpers.small_tasks import compiled, moods, questions, task_content, write_rows, write_task_file
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
@@ -114,6 +114,23 @@ def test_a_text_that_one_dataset_tests_is_trained_on_by_none(tmp_path: Path) -> 
     removed = folder.manifest["datasets"]
     assert sum(removed["classification"]["moods"]["removed"].values()) == 1
     assert removed["retrieval"]["plants"]["removed"]["negatives_seen_in_evaluation"] > 25
+
+
+def test_routes_in_another_order_are_other_tasks(tmp_path: Path) -> None:
+    """The first route is that of queries."""
+    tasks, out = {"retrieval": task_content(tmp_path)["retrieval"]}, tmp_path / "out"
+    routes = {"document": "search document: ", "query": "search query: "}
+    tasks["retrieval"]["instructions"] = routes
+    first = compiled(tmp_path, tasks)
+    file = write_task_file(tmp_path, tasks)
+    shares = {"fractions": [0.6, 0.2, 0.2]}
+    assert compile_tasks(file, out=out, **shares).fingerprint() == first.fingerprint()
+    tasks["retrieval"]["instructions"] = dict(reversed(routes.items()))
+    write_task_file(tmp_path, tasks)
+    with pytest.raises(UsageError, match="another order of tasks or routes; give another `out`"):
+        compile_tasks(file, out=out, **shares)
+    mended = compile_tasks(file, out=out, overwrite=True, **shares).task_file.tasks["retrieval"]
+    assert (mended.anchor_route, mended.positive_route) == ("query", "document")
 
 
 def test_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
@@ -98,7 +98,14 @@ def compile_tasks(
         made_from = {"tasks": tasks.manifest["hierarchy"], "sources": sources}
         if place.begin({"config": config.model_dump(mode="json"), **made_from}) != "finished":
             tasks.save_to(place)
-    return Tasks.open(out)
+        finished = Tasks.open(out)
+        # The record of an output holds mappings without their order.
+        if finished.task_file.model_dump_json() != tasks.task_file.model_dump_json():
+            raise UsageError(
+                f"{out}: this folder of tasks was made with another order of tasks or routes; give another "
+                "`out`, or `overwrite` to start over"
+            )
+    return finished
 
 
 def _compile(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
