@@ -187,8 +187,7 @@ def _audit(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit
         if split not in sets:
             raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
     train, test = sets["train"], sets["test"]
-    known_links = None if pairs.path is None else pairs.known_links()
-    overlaps, masks, contradictions = find_leaks(sets, chosen.threshold, known_links)
+    overlaps, masks, contradictions = find_leaks(sets, chosen.threshold, pairs.known_links())
     leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
     for kind, mask in masks.items():
         leaked = leaked.append_column(kind, pa.array(mask))
