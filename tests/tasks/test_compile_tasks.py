@@ -86,6 +86,23 @@ def test_threads_stay_together_and_pairs_have_one_label(folder: Tasks) -> None:
     assert all(len(splits) == 1 for splits in where.values())
 
 
+def test_given_splits_do_not_tear_a_group_apart(tmp_path: Path) -> None:
+    rows = [row | {"thread": f"Re: thread {number // 3}"} for number, row in enumerate(moods(60))]
+    write_rows(tmp_path / "train.jsonl", rows[:50])  # the last thread goes on in the test
+    write_rows(tmp_path / "test.jsonl", rows[50:])
+    files = {"train": "train.jsonl", "test": "test.jsonl"}
+    mood = {"kind": "classification", "datasets": {"moods": {"files": files, "group": "thread"}}}
+    folder = compiled(tmp_path, {"mood": mood})
+    thread_of = {row["text"]: row["thread"] for row in rows}
+    threads = [
+        {thread_of[text] for text in folder.texts("mood", "moods", split)["text"].to_pylist()}
+        for split in SPLITS
+    ]
+    assert all(threads)
+    assert sum(map(len, threads)) == len(set().union(*threads))
+    assert folder.manifest["datasets"]["mood"]["moods"]["removed"]["train_seen_in_evaluation"] == 2
+
+
 def test_same_seed_same_bytes(tmp_path: Path) -> None:
     tasks = task_content(tmp_path)
 

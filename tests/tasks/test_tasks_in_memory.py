@@ -75,9 +75,24 @@ def test_a_task_that_is_only_measured_needs_test_rows() -> None:
     frame = pd.DataFrame([{"anchor": f"a {n}", "positive": f"b {n}", "score": n} for n in range(9)])
     sts = {"kind": "sts", "datasets": {"small": frame.assign(split=["train"] * 5 + ["test"] * 4)}}
     assert compile_tasks({"sts": sts}).pairs("sts", "small", "test").num_rows == 4
-    sts["datasets"] = {"small": frame.assign(split="train")}
+    sts["datasets"] = {"small": frame.assign(split="dev")}  # as a split is published
+    assert compile_tasks({"sts": sts}).pairs("sts", "small", "test").num_rows == 9
+    sts["datasets"] = {"small": frame.assign(split=["train"] * 5 + ["dev"] * 4)}
     with pytest.raises(InputError, match="sts is only measured, and its test split has no rows"):
         compile_tasks({"sts": sts})
+
+
+def test_numbers_as_labels_have_one_form(tmp_path: Path) -> None:
+    """pandas writes a column of whole numbers with a missing one as floats."""
+    frame = pd.DataFrame(moods(60)).assign(label=[n % 2 for n in range(60)])
+    frame[:40].to_csv(tmp_path / "train.csv", index=False)
+    missing = pd.DataFrame([{"text": "Who knows?", "label": None}])
+    pd.concat([frame[40:].astype({"label": float}), missing]).to_csv(tmp_path / "test.csv", index=False)
+    assert ",1.0" in (tmp_path / "test.csv").read_text()
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    tasks = compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": {"files": files}}}})
+    assert set(tasks.texts("mood", "moods", "test")["label"].to_pylist()) == {"0", "1"}
+    assert tasks.manifest["datasets"]["mood"]["moods"]["classes"] == 2
 
 
 def test_table_without_a_column_is_refused() -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
+from unicodedata import category, normalize
 
 import pyarrow.parquet as pq
 
@@ -32,7 +33,7 @@ CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
 PAPER_ID = "paper_id"
 # "Re: Re^2: Fwd: subject" is of the thread "subject".
 _REPLY = re.compile(r"^(?:\s*(?:re|fwd?)\s*(?:\^\s*\d+|\[\s*\d+\s*\])?\s*:)+", re.IGNORECASE)
-_NOT_WORDS = re.compile(r"[\W_]+")
+_WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 _ID_LENGTH = 16
 
 Record = tuple[str, str | None, Values | BadRowError]
@@ -41,6 +42,18 @@ Record = tuple[str, str | None, Values | BadRowError]
 
 Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
 """The splits that a source has, its records, and its description for the manifest."""
+
+
+class _Ignored(dict[int, int | None]):
+    """For `str.translate`: punctuation, white space and invisible characters have no place in a key."""
+
+    def __missing__(self, code: int) -> int | None:
+        kind = category(chr(code))
+        self[code] = None if kind[0] in "PZ" or kind in ("Cc", "Cf") else code
+        return self[code]
+
+
+_IGNORED = _Ignored()
 
 
 class Row(NamedTuple):
@@ -132,22 +145,23 @@ def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
     parts = (_number_rows(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
-        splits, records = _read_splits(str(paths[None]), read_columns(paths[None]), records)
-        return splits, records, {"file": files[None], **({"splits": splits} if splits else {})}
+        return _read_splits(str(paths[None]), read_columns(paths[None]), records, {"file": files[None]})
     return tuple(map(str, paths)), records, {"files": files}
 
 
 def _read_splits(
-    where: str, columns: Sequence[str], records: Iterable[Record]
-) -> tuple[tuple[str, ...], Iterable[Record]]:
-    """Return the records with their splits, if there is a column `split`, and which splits these are."""
+    where: str, columns: Sequence[str], records: Iterable[Record], described: dict[str, Any]
+) -> Opened:
+    """Return a table, with the splits that a column `split` gives its records, if there is one."""
     if "split" not in columns:
-        return (), records
-    split = [
+        return (), records, described
+    divided = [
         (place, None if isinstance(row, BadRowError) else read_split(row.get("split"), where), row)
         for place, _, row in records
     ]
-    return tuple(name for name in get_args(Split) if any(own == name for _, own, _ in split)), split
+    given = {split for _, split, _ in divided}
+    splits = tuple(name for name in get_args(Split) if name in given)
+    return splits, divided, {**described, "splits": splits}
 
 
 def _open_corpus(path: Path, wanted: list[str]) -> Opened:
@@ -202,9 +216,8 @@ def _open_table(given: Any, wanted: list[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
     records = _number_rows("", table.to_pylist(), None)
-    splits, records = _read_splits("the table", table.column_names, records)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    return splits, records, {"table": described, **({"splits": splits} if splits else {})}
+    return _read_splits("the table", table.column_names, records, {"table": described})
 
 
 # ---- from records to rows ------------------------------------------------------------------------
@@ -216,11 +229,11 @@ def text_id(text: str) -> str:
 
 
 def text_key(text: str) -> str:
-    """Return a key that texts share that differ only in case, punctuation and white space.
+    """Return a key that texts share that differ only in case, punctuation, white space and Unicode form.
 
     Such texts may not be in two sets.
     """
-    words = _NOT_WORDS.sub("", text.casefold())
+    words = normalize("NFC", text).casefold().translate(_IGNORED)
     return sha256_text(words or text)[:_ID_LENGTH]
 
 
@@ -261,14 +274,17 @@ def _check_text(value: Any, column: str) -> str:
 
 
 def _label(value: Any, column: str) -> str:
-    """Return a label; a list (a paper's subjects) must hold one."""
+    """Return a label; a list (a paper's subjects) must hold one.
+
+    A whole number is written without its point: as text, 1.0 of a column with missing labels is 1 elsewhere.
+    """
     values = value if isinstance(value, list) else [value]
     if len(values) > 1:
         raise UnusableError(column, "several labels")
     label = _check_text(values[0] if values else None, column)
     if not label:
         raise UnusableError(column, "no label")
-    return label
+    return _WHOLE.sub(r"\1", label)
 
 
 def _score(value: Any, column: str, kind: Kind) -> float:
