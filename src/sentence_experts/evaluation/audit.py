@@ -230,8 +230,8 @@ def find_leaks(
     for first, second in combinations(sets, 2):
         rows, *_ = near_duplicates(texts[second], texts[first], threshold, bands[second], bands[first])
         near[first, second] = {texts[second][row] for row in rows}
-        shared = len(set(texts[first]).intersection(texts[second]))
-        counts = len(papers[first] & papers[second]), shared, len(near[first, second]) - shared
+        shared = set(texts[first]).intersection(texts[second])
+        counts = len(papers[first] & papers[second]), len(shared), len(near[first, second] - shared)
         overlaps.append(Overlap(first, second, *counts))
     train, test, everything = frames["train"], frames["test"], pd.concat(frames.values())
     linked = set(train[train.label == 1][KEYS].to_numpy().ravel())
