@@ -230,18 +230,24 @@ def evaluate_scorers(
         is_single = [run.label for run in runs] == [label]
         several = means[label].result(label, {"seeds": len(runs)}, trained, *runs)
         results.append(runs[0] if is_single else several)
-    same = dict[str, str]()  # model -> an earlier one with the same runs, in the same shares
-    firsts = dict[frozenset[tuple[str, float]], str]()
-    for label, scorers in models.items():
-        counts = Counter(first_run[each.label] for each in scorers)
-        first = firsts.setdefault(frozenset((run, n / len(scorers)) for run, n in counts.items()), label)
-        same |= {label: first} if first != label else {}
+    same = _find_same({name: [first_run[each.label] for each in runs] for name, runs in models.items()})
     used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}  # type: ignore[dict-item]
     differences = _compute_differences(
         {name: each for name, each in means.items() if name not in same}, margin
     )
     return PairEvaluation({**(settings or {}), **used}, tuple(results), kept, differences)
+
+
+def _find_same(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return model -> an earlier one of the same runs, in the same shares; `models` has the runs of each."""
+    firsts = dict[frozenset[tuple[str, float]], str]()
+    same = {}
+    for label, runs in models.items():
+        shares = frozenset((run, count / len(runs)) for run, count in Counter(runs).items())
+        if (first := firsts.setdefault(shares, label)) != label:
+            same[label] = first
+    return same
 
 
 def _cosines(scores: pa.Table, label: str) -> NDArray[np.float64]:

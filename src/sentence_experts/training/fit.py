@@ -190,10 +190,7 @@ def fit(
     with model_output(out, overwrite) as place:
         job = _Fit(base, table, chosen)
         identity = {"model": fingerprint_of(job.base), "config": chosen.model_dump(mode="json")}
-        inputs: dict[str, Callable[[], str]] = {"table": lambda: _hash_inputs(table)}
-        if (mesh := chosen.mesh_descriptors) is not None:
-            inputs["mesh_descriptors"] = lambda: sha256_file(mesh)
-        if place.begin(identity, inputs) == "finished":
+        if place.begin(identity, _hashes_of_inputs(table, chosen)) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
             sets = read_json(place.path / SETS_FILE)
@@ -210,7 +207,14 @@ def fit(
     return result
 
 
-def _hash_inputs(table: Table) -> str:
+def _hashes_of_inputs(table: Table, config: FitConfig) -> dict[str, Callable[[], str]]:
+    """Return the hash of the table, and of the file of MeSH descriptors if there is one."""
+    mesh = config.mesh_descriptors
+    own = {} if mesh is None else {"mesh_descriptors": lambda: sha256_file(mesh)}
+    return {"table": lambda: _hash_table(table), **own}
+
+
+def _hash_table(table: Table) -> str:
     if is_path(table) and Path(str(table)).is_dir():
         table = CorpusFolder.open(str(table))
     return table.fingerprint() if isinstance(table, CorpusFolder) else fingerprint(table)[1]
