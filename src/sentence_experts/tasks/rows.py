@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
+from sentence_experts.pairs.config import OTHER_NAMES
 from sentence_experts.pairs.dataset import read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
@@ -186,7 +187,8 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
     local = resolve_path(hub, folder)
     loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
     named = {str(split): name for split, name in (source.splits or {}).items()}
-    splits = named or {name: name for name in get_args(Split) if name in loaded}
+    usual = {OTHER_NAMES.get(name, name): name for name in loaded} | {name: name for name in loaded}
+    splits = named or {name: usual[name] for name in get_args(Split) if name in usual}
     unknown = [name for name in splits.values() if name not in loaded]
     if unknown or not splits:
         what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
