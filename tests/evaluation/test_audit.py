@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balance
+from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balance, find_leaks
 from sentence_experts.evaluation.scorers import memory_score
+from sentence_experts.pairs.config import SPLITS
+from sentence_experts.pairs.dataset import LINKS_SCHEMA, Pairs, pair_table
 from sentence_experts.report.write import report_of
 
 
@@ -70,6 +72,29 @@ def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
     assert auc[1:] == [0.5, 0.5, 0.5]
     assert [memory[name].left for name in WITHOUT] == [240, 120, 120, 120]
     assert memory["all pairs"].figures.intervals["roc_auc"].low > 0.6
+
+
+def test_shared_texts_without_words_are_no_near_duplicates() -> None:
+    """An empty text has no pieces by which it could be near another."""
+    tables = {
+        split: pair_table(pa.table({"anchor": ["", f"the {split} plant"], "positive": sides}), split)
+        for split, sides in (("train", ["wheat grows", "maize"]), ("test", ["oats", "barley"]))
+    }
+    (overlap,), *_ = find_leaks(tables)
+    assert (overlap.texts, overlap.near_duplicates) == (1, 0)
+
+
+def test_links_of_training_that_are_no_pairs_count_in_memory_too(tmp_path: Path) -> None:
+    """Compiled pairs have more known links than training pairs."""
+    table = leaky(10)
+    ends = zip(table["anchor_id"].to_pylist(), table["positive_id"].to_pylist(), strict=True)
+    links = [dict(zip(LINKS_SCHEMA.names, sorted(pair), strict=True)) for pair in ends]
+    splits = {name: Pairs.of(table).split(name) for name in SPLITS}
+    pairs = Pairs.in_memory(splits, pa.Table.from_pylist(links, LINKS_SCHEMA), {})
+    found = audit((), pairs, bootstrap=0)
+    assert found.leaked_test_pairs["linked_in_training"] == 20  # every unlinked test pair
+    saved = audit((), pairs.save(tmp_path / "pairs"), bootstrap=0)
+    assert saved.leaked_test_pairs == found.leaked_test_pairs
 
 
 def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:

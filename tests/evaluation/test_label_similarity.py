@@ -131,6 +131,29 @@ def test_intervals_of_gains_hold_on_new_texts(size: int) -> None:
     assert 0.91 < covered < 0.99
 
 
+def test_texts_that_are_ranked_but_no_query_count_in_the_error(rng: np.random.Generator) -> None:
+    """Labels that occur once make such texts."""
+    kinds = np.where(rng.random(SIZE) < 0.3, rng.integers(0, 6, SIZE), 6 + np.arange(SIZE))
+    labels = read_labels([[f"k{kind}"] for kind in kinds], LabelColumn("a", None, "a"))
+    groups = rng.integers(0, 100, SIZE)
+    new, old = (
+        more_like_this(unit(rng.normal(size=(SIZE, 8)).astype(np.float32)), labels, groups) for _ in range(2)
+    )
+    assert len(new.queries) < SIZE / 2
+    differences = new.ndcg - old.ndcg
+    losses = (new.losses - old.losses).toarray()
+    names = np.unique(groups)
+    together = np.array(
+        [[losses[groups[new.queries] == one][:, groups == other].sum() for other in names] for one in names]
+    )
+    own = np.array([(differences - differences.mean())[groups[new.queries] == name].sum() for name in names])
+    shifts = (own + together.sum(axis=0))[np.isin(names, groups[new.queries]) | together.any(axis=0)]
+    variance = ((shifts - shifts.mean()) ** 2).sum() - (together**2).sum()
+    assert variance > (own**2).sum()
+    expected = np.sqrt(variance * len(shifts) / (len(shifts) - 1)) / len(differences)
+    assert mean_gain([new], [old], groups).error == pytest.approx(expected)
+
+
 def test_a_gain_over_routes_is_that_over_all_queries(rng: np.random.Generator) -> None:
     labels, groups = [make_labels(rng, name) for name in "ab"], np.arange(SIZE)
     new, old = (

@@ -61,6 +61,17 @@ def test_where_no_pair_is_unlinked_thresholds_begin_at_a_half():
     assert unlinked.models[0].views[POOLED].metrics["f1_max"] == 1
 
 
+def test_the_lowest_threshold_is_that_of_each_domain():
+    linked = [(0.2, 1, "linked"), (0.6, 1, "linked"), (0.9, 1, "linked"), (0.4, 1, "linked")]
+    mixed = [(0.4, 1, "mixed"), (0.3, 0, "mixed")] * 10
+    found = evaluate_scorers(GIVEN, table_of([*linked, *mixed]), bootstrap=50).models[0]
+    alone = evaluate_scorers(GIVEN, table_of(linked), bootstrap=50).models[0]
+    assert found.domains["linked"] == alone.domains["linked"]
+    assert found.domains["linked"].metrics["f1_max"] == pytest.approx(2 / 3)
+    assert found.domains["linked"].intervals["f1_max"].low < 2 / 3
+    assert found.domains["mixed"].metrics["threshold"] == 0.4
+
+
 def test_intervals_allow_for_pairs_that_an_article_links():
     generator = np.random.default_rng(0)
     labels = np.arange(80) % 2
@@ -257,6 +268,17 @@ def test_models_that_order_close_cosines_otherwise_are_not_the_same():
     one, other, _ = (model.pooled.metrics["roc_auc"] for model in found.models)
     assert one + other == pytest.approx(1)
     assert one > 0.9
+
+
+def test_models_of_the_same_runs_in_other_shares_are_not_the_same():
+    one, other = given, lambda *pairs: given(*pairs) ** 2
+    runs = {"oneone": (one, one, other), "others": (one, other, other), "again": (other, one, one)}
+    models = {
+        label: [Scorer(f"{label} #{n}", score) for n, score in enumerate(scores)]
+        for label, scores in runs.items()
+    }
+    found = evaluate_scorers(models, separated(60), bootstrap=20)
+    assert found.settings["same_model"] == {"again": "oneone"}
 
 
 def trained(label: str, shift: float, seed: int) -> Scorer:

@@ -6,10 +6,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import paired_cosine_distances
 
 from helpers.samples import make_tiny_encoder
+from helpers.small_language_models import make_language_model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain, score_pairs, tfidf_scorer
 from sentence_experts.models.loading import load
+from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.pairs.dataset import Pairs
 
 DOMAINS = ["crops", "neuro"]
@@ -84,6 +86,16 @@ def test_vectors_are_cached_per_model_and_route(pairs_folder, plain_model, exper
     other = BatchEncoder(load(experts_model, device="cpu"))
     score_pairs(scored_by(other, cache=tmp_path), folder.split("test"))
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_standard_scores_of_each_batch_are_not_cached(pairs_folder, tmp_path):
+    language_model = make_language_model(tmp_path / "olmoe", "olmoe")
+    encoder = BatchEncoder(MoeEmbedder(language_model, parts="rw", standard="batch", device="cpu"))
+    table = Pairs.open(pairs_folder).split("test")
+    expected = score_pairs(scored_by(encoder), table.slice(0, 8))
+    score = scored_by(encoder, cache=tmp_path / "cache")
+    score_pairs(score, table)
+    assert score_pairs(score, table.slice(0, 8)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_single_route_serves_every_domain(minilm, tmp_path):

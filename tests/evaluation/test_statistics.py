@@ -213,9 +213,9 @@ def test_views_are_equal_for_one_domain_and_differ_for_two():
 
 def test_one_class_has_no_auc():
     pairs = ScoredPairs(np.array([0.1, 0.2]), np.array([1, 1]), ["a", "c"], ["b", "d"])
-    found = runs_of({"d": pairs}, 20)[1]
+    found = runs_of({"d": pairs}, 20, threshold_min=-1.0)[1]
     assert estimate(found["roc_auc"]) is None
-    assert estimate(found["f1_max"]).interval() == Interval(1.0, 1.0)
+    assert estimate(found["f1_max"]).value == 1.0
     unlinked = ScoredPairs(pairs.scores, np.zeros(2, dtype=int), pairs.first, pairs.second)
     assert estimate(runs_of({"d": unlinked}, 20)[1]["f1_max"]) is None
 
@@ -223,10 +223,11 @@ def test_one_class_has_no_auc():
 def test_a_limited_threshold_limits_the_estimate_too():
     pairs = with_own_papers(ScoredPairs(np.array([0.9, 0.2] * 10), np.ones(20, dtype=int), [], []))
     free, limited = (
-        estimate(runs_of({"d": pairs}, 50, threshold_min=lowest)[1]["f1_max"]) for lowest in (None, 0.5)
+        estimate(runs_of({"d": pairs}, 50, threshold_min=lowest)[1]["f1_max"]) for lowest in (0.0, 0.5)
     )
-    assert (free.value, free.error) == (1.0, 0.0)
+    assert free.value == 1.0
     assert limited.value == pytest.approx(2 / 3)
     assert limited.error > 0.05
+    assert estimate(runs_of({"d": pairs}, 50)[1]["f1_max"]) == limited
     none = estimate(runs_of({"d": pairs}, 50, threshold_min=0.95)[1]["f1_max"])
     assert (none.value, none.error) == (0.0, 0.0)

@@ -7,17 +7,20 @@ from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
+import matplotlib.figure
 import numpy as np
 import pytest
 from lxml import etree
 from rich.console import Console
+from sklearn.metrics import roc_auc_score
 
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.audit import Audit
 from sentence_experts.evaluation.moee.analysis import Analysis
+from sentence_experts.evaluation.results import score_column
 from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.report.content import for_terminal, html
-from sentence_experts.report.figures import STYLE, heat_map
+from sentence_experts.report.figures import STYLE, heat_map, similarity_figure
 from sentence_experts.report.wording import bounds
 from sentence_experts.report.write import report_of, write_report
 
@@ -144,6 +147,19 @@ def test_report_shows_seeds_and_warns_about_too_few(several, evaluation):
     assert "There is one training run of single" in evaluation_page(several)
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_curves_are_named_after_the_run_that_is_drawn(several):
+    page = Page(evaluation_page(several))
+    (description,) = [image["alt"] for image in page.images if image["alt"].startswith("ROC")]
+    for run in (several.models[0].runs[0], *several.models[1:]):
+        labels, cosines = (
+            several.scores["label"].to_numpy(),
+            several.scores[score_column(run.label)].to_numpy(),
+        )
+        assert f"{run.label} {roc_auc_score(labels, cosines):.3f}" in description
+    assert "the first run is drawn" in evaluation_page(several)
+
+
 def test_reports_have_their_names(analysis: Analysis, audited: Audit, tmp_path: Path) -> None:
     page = write_report(analysis, tmp_path / "out")
     assert page == tmp_path / "out" / "analysis.html"
@@ -169,6 +185,15 @@ def test_figure_of_similarity(tmp_path: Path) -> None:
     figure = write_report(Similarity.of(cosines, {"used": 8}, {"model": {}}), tmp_path)
     assert figure == tmp_path / "similarity.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figure_of_similarity_names_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "sentence-transformers/paraphrase-multilingual-mpnet-base-v2"
+    names: list[str] = []
+    monkeypatch.setattr(matplotlib.figure.Figure, "legend", lambda self, handles, own, **_: names.extend(own))
+    cosines = {label: {("a", "b"): np.linspace(0.2, 0.9, 8)} for label in (name, f"{name} (against)")}
+    similarity_figure(Similarity.of(cosines, {"used": 8}, {}))
+    assert len(set(names)) == 2
 
 
 def test_other_results_have_no_report(tmp_path: Path) -> None:

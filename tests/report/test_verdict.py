@@ -57,6 +57,22 @@ def test_the_verdict_names_the_models_the_data_and_the_leader():
     assert len([line for line in found.lines() if line.startswith("Next: ")]) <= 3
 
 
+def test_untrained_runs_are_told_from_untrained_models():
+    models = [*((f"mine #{number}", 0.4) for number in (1, 2, 3)), ("base", 0.2)]
+    evaluation = invented(models=models, baseline=["base"])
+    runs = evaluation.models[0].runs
+    runs[0].settings["untrained"] = True
+    found = pairs_verdict(evaluation)
+    assert found.findings[0] == "mine #1 is UNTRAINED: identical to the base."
+    assert not any("mine is" in each and "UNTRAINED" in each for each in found.findings)
+    assert any("Train mine with 5 seeds" in each for each in found.advice)
+    for run in runs:
+        run.settings["untrained"] = True
+    found = pairs_verdict(evaluation)
+    assert found.findings[0] == "mine is UNTRAINED: identical to the base."
+    assert not any("5 seeds" in each for each in found.advice)
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_simulated_texts_are_named_so_first():
     evaluation = invented()

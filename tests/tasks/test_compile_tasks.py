@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.small_tasks import compiled, moods, questions, task_content, write_rows
+from helpers.small_tasks import compiled, moods, questions, task_content, write_rows, write_task_file
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
@@ -86,6 +86,23 @@ def test_threads_stay_together_and_pairs_have_one_label(folder: Tasks) -> None:
     assert all(len(splits) == 1 for splits in where.values())
 
 
+def test_given_splits_do_not_tear_a_group_apart(tmp_path: Path) -> None:
+    rows = [row | {"thread": f"Re: thread {number // 3}"} for number, row in enumerate(moods(60))]
+    write_rows(tmp_path / "train.jsonl", rows[:50])  # the last thread goes on in the test
+    write_rows(tmp_path / "test.jsonl", rows[50:])
+    files = {"train": "train.jsonl", "test": "test.jsonl"}
+    mood = {"kind": "classification", "datasets": {"moods": {"files": files, "group": "thread"}}}
+    folder = compiled(tmp_path, {"mood": mood})
+    thread_of = {row["text"]: row["thread"] for row in rows}
+    threads = [
+        {thread_of[text] for text in folder.texts("mood", "moods", split)["text"].to_pylist()}
+        for split in SPLITS
+    ]
+    assert all(threads)
+    assert sum(map(len, threads)) == len(set().union(*threads))
+    assert folder.manifest["datasets"]["mood"]["moods"]["removed"]["train_seen_in_evaluation"] == 2
+
+
 def test_same_seed_same_bytes(tmp_path: Path) -> None:
     tasks = task_content(tmp_path)
 
@@ -114,6 +131,23 @@ def test_a_text_that_one_dataset_tests_is_trained_on_by_none(tmp_path: Path) -> 
     removed = folder.manifest["datasets"]
     assert sum(removed["classification"]["moods"]["removed"].values()) == 1
     assert removed["retrieval"]["plants"]["removed"]["negatives_seen_in_evaluation"] > 25
+
+
+def test_routes_in_another_order_are_other_tasks(tmp_path: Path) -> None:
+    """The first route is that of queries."""
+    tasks, out = {"retrieval": task_content(tmp_path)["retrieval"]}, tmp_path / "out"
+    routes = {"document": "search document: ", "query": "search query: "}
+    tasks["retrieval"]["instructions"] = routes
+    first = compiled(tmp_path, tasks)
+    file = write_task_file(tmp_path, tasks)
+    shares = {"fractions": [0.6, 0.2, 0.2]}
+    assert compile_tasks(file, out=out, **shares).fingerprint() == first.fingerprint()
+    tasks["retrieval"]["instructions"] = dict(reversed(routes.items()))
+    write_task_file(tmp_path, tasks)
+    with pytest.raises(UsageError, match="another order of tasks or routes; give another `out`"):
+        compile_tasks(file, out=out, **shares)
+    mended = compile_tasks(file, out=out, overwrite=True, **shares).task_file.tasks["retrieval"]
+    assert (mended.anchor_route, mended.positive_route) == ("query", "document")
 
 
 def test_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path) -> None:

@@ -107,6 +107,19 @@ def test_a_hub_dataset_of_one_split_is_split(hub: Path) -> None:
         compiled(hub, _hub_task(label="mood"))
 
 
+def test_a_hub_dataset_may_call_validation_dev(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    counts = {"train": 40, "dev": 12, "test": 8}
+    loaded = {
+        name: datasets.Dataset.from_list(moods(count, start=100 * number))
+        for number, (name, count) in enumerate(counts.items())
+    }
+    monkeypatch.setattr("sentence_experts.compat.datasets.load_splits", lambda *_: loaded)
+    folder = compiled(tmp_path, _hub_task(hub="somebody/moods"))
+    found = [folder.texts("classification", "moods", split).num_rows for split in SPLITS]
+    assert found == list(counts.values())
+
+
 def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     with pytest.raises(InputError, match="hub dataset 'nobody/nothing' cannot be loaded") as error:

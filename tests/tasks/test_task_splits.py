@@ -56,6 +56,14 @@ def test_equal_texts_but_for_case_and_punctuation() -> None:
     assert text_key("Rust, in wheat.") == text_key("rust in WHEAT")
     assert text_key("rust in wheat") != text_key("rust in rice")
     assert text_key("😡") != text_key("😀")
+    assert text_key("café—au lait") == text_key("Cafe\u0301 au\u200b lait!")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("great 😀", "great 😡"), ("p < 0.05", "p > 0.05"), ("C++", "C#"), ("कि", "की")]
+)
+def test_texts_that_differ_in_symbols_or_vowel_signs_are_two(one: str, other: str) -> None:
+    assert text_key(one) != text_key(other)
 
 
 def test_each_text_is_anchor_and_positive_once() -> None:

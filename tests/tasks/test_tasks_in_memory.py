@@ -44,10 +44,55 @@ def test_tables_compile_and_save(tmp_path: Path) -> None:
     assert Tasks.of(tasks) is tasks
 
 
-def test_split_column_of_a_table_is_kept() -> None:
-    frame = pd.DataFrame(moods(60)).assign(split=["train"] * 40 + ["test"] * 20)
-    tasks = compile_tasks({"tasks": {"mood": {"kind": "classification", "datasets": {"moods": frame}}}})
-    assert tasks.texts("mood", "moods", "test").num_rows == 20
+def _with_splits(*names: str | None) -> pd.DataFrame:
+    """Moods in a training, a validation and a test split under these names."""
+    return pd.DataFrame(moods(60)).assign(split=[*names[:1] * 36, *names[1:2] * 12, *names[2:] * 12])
+
+
+@pytest.mark.parametrize("names", [SPLITS, ("Train", "Dev", "TEST"), ("train", "val", "Test")])
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_column_split_is_kept(tmp_path: Path, names: tuple[str, ...], as_file: bool) -> None:
+    frame = _with_splits(*names)
+    frame.to_csv(tmp_path / "moods.csv", index=False)
+    source = {"file": str(tmp_path / "moods.csv")} if as_file else frame
+    tasks = compile_tasks({"tasks": {"mood": {"kind": "classification", "datasets": {"moods": source}}}})
+    for name, split in zip(names, SPLITS, strict=True):
+        own = frame[frame["split"] == name]["text"].tolist()
+        assert tasks.texts("mood", "moods", split)["text"].to_pylist() == own
+
+
+@pytest.mark.parametrize("name", [None, "held out"])
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_row_of_no_known_split_is_refused(tmp_path: Path, name: str | None, as_file: bool) -> None:
+    frame = _with_splits("train", name, "test")
+    frame.to_csv(tmp_path / "moods.csv", index=False)
+    source = {"file": str(tmp_path / "moods.csv")} if as_file else frame
+    with pytest.raises(InputError, match=r"split .+ is none of train, validation, test"):
+        compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
+
+
+def test_a_task_that_is_only_measured_needs_test_rows() -> None:
+    frame = pd.DataFrame([{"anchor": f"a {n}", "positive": f"b {n}", "score": n} for n in range(9)])
+    sts = {"kind": "sts", "datasets": {"small": frame.assign(split=["train"] * 5 + ["test"] * 4)}}
+    assert compile_tasks({"sts": sts}).pairs("sts", "small", "test").num_rows == 4
+    sts["datasets"] = {"small": frame.assign(split="dev")}  # as a split is published
+    assert compile_tasks({"sts": sts}).pairs("sts", "small", "test").num_rows == 9
+    sts["datasets"] = {"small": frame.assign(split=["train"] * 5 + ["dev"] * 4)}
+    with pytest.raises(InputError, match="sts is only measured, and its test split has no rows"):
+        compile_tasks({"sts": sts})
+
+
+def test_numbers_as_labels_have_one_form(tmp_path: Path) -> None:
+    """pandas writes a column of whole numbers with a missing one as floats."""
+    frame = pd.DataFrame(moods(60)).assign(label=[n % 2 for n in range(60)])
+    frame[:40].to_csv(tmp_path / "train.csv", index=False)
+    missing = pd.DataFrame([{"text": "Who knows?", "label": None}])
+    pd.concat([frame[40:].astype({"label": float}), missing]).to_csv(tmp_path / "test.csv", index=False)
+    assert ",1.0" in (tmp_path / "test.csv").read_text()
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    tasks = compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": {"files": files}}}})
+    assert set(tasks.texts("mood", "moods", "test")["label"].to_pylist()) == {"0", "1"}
+    assert tasks.manifest["datasets"]["mood"]["moods"]["classes"] == 2
 
 
 def test_table_without_a_column_is_refused() -> None:

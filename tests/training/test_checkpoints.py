@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from transformers import TrainerState
 
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import hashes_of, write_json
-from sentence_experts.training.trainer import HASHES, find_last_checkpoint
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.run import train
+from sentence_experts.training.trainer import HASHES, Trainer, find_last_checkpoint
+
+
+def _write(folder: Path, step: int, best: int | None = None) -> Path:
+    checkpoint = folder / f"checkpoint-{step}"
+    checkpoint.mkdir()
+    state = TrainerState(global_step=step, best_global_step=best)
+    state.save_to_json(str(checkpoint / "trainer_state.json"))
+    write_json(checkpoint / HASHES, hashes_of(checkpoint, ["trainer_state.json"]))
+    return checkpoint
 
 
 def test_the_newest_whole_checkpoint_is_taken_and_torn_ones_are_removed(tmp_path: Path) -> None:
     assert find_last_checkpoint(tmp_path / "nowhere") is None
     for step in (9, 10, 12, 14):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        folder = tmp_path / f"checkpoint-{step}"
-        TrainerState(global_step=step).save_to_json(str(folder / "trainer_state.json"))
-        write_json(folder / HASHES, hashes_of(folder, ["trainer_state.json"]))
+        _write(tmp_path, step)
     (tmp_path / "checkpoint-12" / HASHES).unlink()
     (tmp_path / "checkpoint-14" / "trainer_state.json").write_text('{"best')
     assert find_last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-10", "checkpoint-9"]
+
+
+def test_a_checkpoint_whose_best_one_is_damaged_is_not_continued(tmp_path: Path) -> None:
+    first, best, last = _write(tmp_path, 5, 0), _write(tmp_path, 10, 10), _write(tmp_path, 20, 10)
+    assert find_last_checkpoint(tmp_path) == str(last)
+    (best / "trainer_state.json").write_text("other bytes")
+    assert find_last_checkpoint(tmp_path) == str(first)
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
+def test_a_killed_run_records_the_losses_of_a_whole_one(
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(batch_size=8, max_steps=22, eval_steps=11, keep="last")
+    made, step = count(1), Trainer.training_step
+
+    def die(self: Trainer, *args: Any) -> Any:
+        if next(made) == 13:
+            raise KeyboardInterrupt
+        return step(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "training_step", die)
+        with pytest.raises(KeyboardInterrupt):
+            train(str(experts_model), pairs, config, tmp_path / "killed")
+    resumed = train(str(experts_model), pairs, config, tmp_path / "killed")
+    whole = train(str(experts_model), pairs, config)
+    assert next(made) == 14
+    assert np.array(resumed.losses) == pytest.approx(np.array(whole.losses))

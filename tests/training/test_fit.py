@@ -112,6 +112,29 @@ def test_the_same_call_returns_the_finished_model(fitted: se.FitResult, minilm: 
     assert "| topic | " in card
 
 
+def test_a_changed_mesh_file_is_another_one(minilm: str, tmp_path: Path) -> None:
+    numbers = {"Asthma": "C08.1", "Flu": "C08.2", "Gout": "C05.1", "Acne": "C05.2"}
+    rows = [row | {"mesh": list(numbers)[number % 4]} for number, row in enumerate(make_rows(120))]
+    settings: dict[str, Any] = {"by": ["mesh:C"], "steps": 2, "mesh_descriptors": tmp_path / "desc.xml"}
+
+    def write() -> None:
+        records = "".join(
+            f"<DescriptorRecord><DescriptorUI>D{name}</DescriptorUI>"
+            f"<DescriptorName><String>{name}</String></DescriptorName><TreeNumberList>"
+            f"<TreeNumber>{number}</TreeNumber></TreeNumberList></DescriptorRecord>"
+            for name, number in numbers.items()
+        )
+        (tmp_path / "desc.xml").write_text(f"<DescriptorRecordSet>{records}</DescriptorRecordSet>")
+
+    write()
+    first = se.fit(minilm, rows, out=tmp_path / "model", **settings)
+    assert se.fit(minilm, rows, out=tmp_path / "model", **settings).rows() == first.rows()
+    numbers["Flu"] = "C01.2"
+    write()
+    with pytest.raises(se.UsageError, match="made with other mesh_descriptors"):
+        se.fit(minilm, rows, out=tmp_path / "model", **settings)
+
+
 def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResult) -> None:
     texts = ["rice word1 survey", "sleep word2 model"]
     grown = se.fit(fitted.model, make_rows(60), by=["kind=topic"], steps=10).model

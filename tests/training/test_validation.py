@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import ndcg_score
 
-from sentence_experts.training.validation import SearchSet, compute_ndcg
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.loading import load
+from sentence_experts.training.validation import PairValidation, SearchSet, compute_ndcg
 
 GENERATOR = np.random.default_rng(0)
 
@@ -32,6 +34,20 @@ def test_ndcg_is_that_of_scikit_learn() -> None:
     relevant[3] = False
     assert len(compute_ndcg(10, scores, relevant)) == 39
     assert compute_ndcg(10, scores[:1, :4], np.ones((1, 4), bool)) == [1.0]
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "f1_max"])
+def test_a_domain_of_linked_pairs_alone_is_not_in_the_mean(metric: str, minilm: str) -> None:
+    rows = [
+        {"anchor": f"rice {n}", "positive": f"sleep {n}", "label": label, "domain": domain, "count": label}
+        | {"anchor_id": f"{domain} a{n}", "positive_id": f"{domain} b{n}"}
+        for domain, labels in (("mixed", (0, 1)), ("linked", (1, 1)), ("unlinked", (0, 0)))
+        for n, label in enumerate(labels * 4)
+    ]
+    part = PairValidation(pa.Table.from_pylist(rows), metric)
+    assert part.without_figure == ["linked", "unlinked"]
+    _, counted = part.measure(BatchEncoder(load(minilm)))
+    assert counted == [f"mixed/{metric}"]
 
 
 def test_an_anchor_looks_for_its_group_and_not_for_itself() -> None:

@@ -114,6 +114,11 @@ class BatchEncoder:
         return self.batch_size or BATCH_SIZE
 
     @property
+    def depends_on_batch(self) -> bool:
+        """Whether a text's vector depends on the texts beside it, as of standard scores of each batch."""
+        return getattr(self.model, "standard", None) is not None
+
+    @property
     def takes_empty(self) -> bool:
         """Whether an empty text has a vector."""
         return bool(getattr(self.model, "takes_empty", True))

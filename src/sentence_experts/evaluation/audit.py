@@ -187,8 +187,7 @@ def _audit(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit
         if split not in sets:
             raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
     train, test = sets["train"], sets["test"]
-    known_links = None if pairs.path is None else pairs.known_links()
-    overlaps, masks, contradictions = find_leaks(sets, chosen.threshold, known_links)
+    overlaps, masks, contradictions = find_leaks(sets, chosen.threshold, pairs.known_links())
     leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
     for kind, mask in masks.items():
         leaked = leaked.append_column(kind, pa.array(mask))
@@ -231,8 +230,8 @@ def find_leaks(
     for first, second in combinations(sets, 2):
         rows, *_ = near_duplicates(texts[second], texts[first], threshold, bands[second], bands[first])
         near[first, second] = {texts[second][row] for row in rows}
-        shared = len(set(texts[first]).intersection(texts[second]))
-        counts = len(papers[first] & papers[second]), shared, len(near[first, second]) - shared
+        shared = set(texts[first]).intersection(texts[second])
+        counts = len(papers[first] & papers[second]), len(shared), len(near[first, second] - shared)
         overlaps.append(Overlap(first, second, *counts))
     train, test, everything = frames["train"], frames["test"], pd.concat(frames.values())
     linked = set(train[train.label == 1][KEYS].to_numpy().ravel())

@@ -65,8 +65,8 @@ class EvaluateConfig(EncodingOptions):
     threshold_min: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="Pairs: lowest candidate threshold. Default: none, or 0.5 if all pairs are linked "
-        "(preprint, section 3.4)",
+        description="Pairs: lowest candidate threshold. Default: none, or 0.5 in a domain whose pairs "
+        "are all linked (preprint, section 3.4)",
     )
     max_length: MaxLength = None
 

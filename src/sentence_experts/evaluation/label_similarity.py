@@ -140,7 +140,8 @@ def mean_gain(new: Sequence[MoreLikeThis], old: Sequence[MoreLikeThis], groups: 
     losses = vstack([one.losses - other.losses for one, other in zip(new, old, strict=True)])
     _, number = np.unique(groups, return_inverse=True)
     members = csr_array((np.ones(len(groups)), (np.arange(len(groups)), number)))
-    together = members[queries].T @ losses @ members  # of a group of queries and a group of ranked texts
+    # Of a group of queries and a group of ranked texts; the product itself is stored by columns.
+    together = (members[queries].T @ losses @ members).tocsr()
     as_queries = np.bincount(number[queries], own - value, members.shape[1])
     shifts = as_queries + together.sum(axis=0)
     varying = np.union1d(number[queries], together.indices)

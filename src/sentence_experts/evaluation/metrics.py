@@ -17,6 +17,7 @@ from sentence_experts.errors import InputError, UsageError
 
 Metrics = dict[str, float | None]
 
+LOWEST_OF_LINKED = 0.5  # of thresholds, where no pair is unlinked (Hallee et al. 2024, 3.4)
 METRIC_NAMES = ("f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy")
 
 
@@ -59,6 +60,14 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
         "roc_auc": float(roc_auc_score(truth, values)) if both_classes else None,
         "mean_distance": _compute_exact_mean(np.abs(truth - values)),
     }
+
+
+def lowest_threshold(labels: ArrayLike, threshold_min: float | None) -> float | None:
+    """Return the lowest threshold of a set of pairs: the one that is given, if any.
+
+    Of linked pairs alone it is 0.5, or any model would call all of them linked, and be right.
+    """
+    return LOWEST_OF_LINKED if threshold_min is None and np.all(labels) else threshold_min
 
 
 def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:

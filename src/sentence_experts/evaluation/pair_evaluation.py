@@ -7,6 +7,7 @@ intervals cover the papers and the seeds (`evaluation.statistics`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +19,13 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.estimates import Estimate, Interval, Runs, ScoredPairs, estimate
-from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
+from sentence_experts.evaluation.metrics import (
+    METRIC_NAMES,
+    class_means,
+    lowest_threshold,
+    pair_metrics,
+    pair_weighted_mean,
+)
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
     POOLED,
@@ -44,7 +51,6 @@ from sentence_experts.pairs.dataset import LINKED_BY
 from sentence_experts.progress import announce
 
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
-LOWEST_OF_LINKED = 0.5  # of thresholds, where no pair is unlinked (Hallee et al. 2024, 3.4)
 # Cosines of the same vectors, computed by another forward pass, differ by at most this, and by this share of
 # their standard deviation: those of nearly identical texts are close together in any model.
 _ROUNDING, _ROUNDING_SHARE = 1e-5, 1e-3
@@ -123,8 +129,9 @@ def _split_by_domain(
 def metrics_of(
     scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None = None
 ) -> PairMetrics:
-    """Return the metrics of one set of pairs, without intervals."""
-    metrics = pair_metrics(scores, labels, threshold_min) | class_means(scores, labels)
+    """Return the metrics of one set of pairs, without intervals; `lowest_threshold` bounds its threshold."""
+    lowest = lowest_threshold(labels, threshold_min)
+    metrics = pair_metrics(scores, labels, lowest) | class_means(scores, labels)
     return PairMetrics(len(labels), int(labels.sum()), metrics)
 
 
@@ -203,8 +210,7 @@ def evaluate_scorers(
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
-    if threshold_min is None and pc.all(pc.equal(table["label"], 1)).as_py():
-        threshold_min = LOWEST_OF_LINKED  # or any model would call all of them linked, and be right
+    threshold_min = lowest_threshold(table["label"], threshold_min)
     options = bootstrap, seed, threshold_min, cluster == "article"
     measured: dict[str, Measured] = {}
     first_run: dict[str, str] = {}  # run's label -> the first run with its cosines
@@ -224,16 +230,24 @@ def evaluate_scorers(
         is_single = [run.label for run in runs] == [label]
         several = means[label].result(label, {"seeds": len(runs)}, trained, *runs)
         results.append(runs[0] if is_single else several)
-    same, firsts = dict[str, str](), dict[frozenset[str], str]()  # model -> an earlier one with the same runs
-    for label, scorers in models.items():
-        first = firsts.setdefault(frozenset(first_run[each.label] for each in scorers), label)
-        same |= {label: first} if first != label else {}
+    same = _find_same({name: [first_run[each.label] for each in runs] for name, runs in models.items()})
     used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}  # type: ignore[dict-item]
     differences = _compute_differences(
         {name: each for name, each in means.items() if name not in same}, margin
     )
     return PairEvaluation({**(settings or {}), **used}, tuple(results), kept, differences)
+
+
+def _find_same(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return model -> an earlier one of the same runs, in the same shares; `models` has the runs of each."""
+    firsts = dict[frozenset[tuple[str, float]], str]()
+    same = {}
+    for label, runs in models.items():
+        shares = frozenset((run, count / len(runs)) for run, count in Counter(runs).items())
+        if (first := firsts.setdefault(shares, label)) != label:
+            same[label] = first
+    return same
 
 
 def _cosines(scores: pa.Table, label: str) -> NDArray[np.float64]:

@@ -154,13 +154,14 @@ def encoder_score(
 ) -> Score:
     """Return a function for the cosine of two texts' vectors under their domain's route (`routes_by_domain`).
 
-    `cache` is a folder for the vectors of any number of models, which evaluations may share.
+    `cache` is a folder for the vectors of any number of models, which evaluations may share. Those that
+    depend on the other texts of their batch are not cached.
     """
 
     def vectors(texts: list[str], route: str | None) -> Vectors:
         what = f"{label or encoder.name}{f' [{route}]' if route else ''}: encoding"
         with progress(what, len(texts)) as advance:
-            if cache is None:
+            if cache is None or encoder.depends_on_batch:
                 return encode_in_parts(encoder, texts, route, advance)
             name = f"{encoder.name}-{route}" if route else encoder.name
             stored = TextCache(cache, name, encoder.cache_key(route))

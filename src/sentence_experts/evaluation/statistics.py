@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from sentence_experts.evaluation.estimates import CELLS_AT_ONCE, Floats, Runs, ScoredPairs, Sharing
-from sentence_experts.evaluation.metrics import check_pairs
+from sentence_experts.evaluation.metrics import check_pairs, lowest_threshold
 
 Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (replicates, papers)
 
@@ -82,6 +82,7 @@ def _runs(
     everything = ScoredPairs.joined(sets)
     number = np.repeat(np.arange(len(sets)), [len(each.labels) for each in sets])
     scored = check_pairs(everything.scores, everything.labels)
+    threshold_min = lowest_threshold(everything.labels, threshold_min)
     pairs = _Pairs(*scored, number, Sharing.of(everything))
     f1_max, at_best, averaged = _f1_max(pairs, replicates, seed, threshold_min)
     roc_auc, influence = _roc_auc(pairs)
@@ -90,8 +91,7 @@ def _runs(
         "roc_auc": Runs(np.array([roc_auc]), influence[np.newaxis], influence[np.newaxis], pairs.sharing),
     }
     classes = np.unique(pairs.labels)
-    # Linked pairs alone can be missed below a lowest threshold; without one their F1 is always 1.
-    without_miss = len(classes) == 1 and f1_max == 1.0 and threshold_min is not None
+    without_miss = len(classes) == 1 and f1_max == 1.0  # linked pairs alone, all above the lowest threshold
     if not without_miss and roc_auc not in (0.0, 1.0):
         return runs
     unseen = sum(1 / _effective_size(pairs, int(label)) ** 2 for label in classes)

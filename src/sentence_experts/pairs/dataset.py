@@ -336,14 +336,21 @@ def split_column(table: pa.Table, where: str) -> np.ndarray:
         InputError: there is no such column, or a cell names no split.
     """
     check_columns(where, ["split"], table.column_names)
-    numbers = []
-    for value in texts(table["split"], f"{where}, column split").to_pylist():
-        folded = (value or "").strip().lower()
-        name = OTHER_NAMES.get(folded, folded)
-        if name not in SPLITS:
-            raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
-        numbers.append(SPLITS.index(name))
-    return np.array(numbers, dtype=np.int64)
+    column = texts(table["split"], f"{where}, column split").to_pylist()
+    return np.array([SPLITS.index(read_split(value, where)) for value in column], dtype=np.int64)
+
+
+def read_split(value: Any, where: str) -> str:
+    """Return the name in `SPLITS` that a cell of a column `split` means; `where` names the table.
+
+    Raises:
+        InputError: it names no split.
+    """
+    folded = str(value or "").strip().lower()
+    name = OTHER_NAMES.get(folded, folded)
+    if name not in SPLITS:
+        raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
+    return name
 
 
 def pair_table(table: pa.Table, split: str) -> pa.Table:

@@ -115,8 +115,8 @@ def similarity_figure(similarity: Similarity) -> bytes:
         by_model.setdefault(row["model"], []).append(row["cosines"])
     pairs = similarity.pairs
     with _draw(7.2, BOX * len(pairs) * (len(by_model) + 0.6) + 1.0) as (figure, ((axis,),)):
-        handles = {}
-        for number, (label, cosines) in enumerate(by_model.items()):
+        handles = []
+        for number, cosines in enumerate(by_model.values()):
             colour = {"color": MODEL_COLOURS[number]}
             artists = axis.boxplot(
                 cosines,
@@ -132,7 +132,7 @@ def similarity_figure(similarity: Similarity) -> bytes:
                 whiskerprops=colour,
                 capprops=colour,
             )
-            handles[_shorten(label, 40)] = artists["boxes"][0]
+            handles.append(artists["boxes"][0])
         axis.set_yticks(range(len(pairs)), [" – ".join(pair["routes"]) for pair in pairs])
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.set_xlabel("cosine of one text's vectors under the two routes")
@@ -142,7 +142,8 @@ def similarity_figure(similarity: Similarity) -> bytes:
             if "welch_less" in pair:
                 place = {"xycoords": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
                 axis.annotate(p_value(pair["welch_less"]["p_holm"]), (1.01, row), **place)
-        figure.legend(handles.values(), handles, loc="outside upper center", ncols=2)
+        names = [_shorten(label, 40) for label in by_model]
+        figure.legend(handles, names, loc="outside upper center", ncols=2)
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=DOTS, metadata={"Software": None})
     return out.getvalue()
@@ -154,7 +155,9 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.fl
 
 
 def _shorten(label: str, length: int = 34) -> str:
-    return label if len(label) <= length else f"{label[: length - 1]}…"
+    """Leave out the middle of a long label: names of models often differ in their end alone."""
+    kept = (length - 1) // 2
+    return label if len(label) <= length else f"{label[:kept]}…{label[-kept:]}"
 
 
 @contextmanager

@@ -154,17 +154,17 @@ def _make_routers(evaluation: PairEvaluation) -> Table:
 
 
 def _draw_curves(evaluation: PairEvaluation) -> Figure:
-    areas = "; ".join(
-        f"{model.label} {number(model.pooled.metrics['roc_auc'])}" for model in evaluation.models
-    )
-    runs = {model.label: (*model.runs, model)[0] for model in evaluation.models}  # the first of several
-    scores = {label: evaluation.scores[score_column(run.label)].to_numpy() for label, run in runs.items()}
+    runs = [(*model.runs, model)[0] for model in evaluation.models]
+    areas = "; ".join(f"{run.label} {number(run.pooled.metrics['roc_auc'])}" for run in runs)
+    scores = {run.label: evaluation.scores[score_column(run.label)].to_numpy() for run in runs}
     labels = evaluation.scores["label"].to_numpy().astype(np.int64)
-    thresholds = {label: run.pooled.metrics["threshold"] for label, run in runs.items()}
+    thresholds = {run.label: run.pooled.metrics["threshold"] for run in runs}
+    first = " Of a model with several seeds, the first run is drawn."
+    several = any(model.runs for model in evaluation.models)
     return Figure(
         partial(curves, scores, labels, thresholds),
         f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
-        "ROC and precision-recall curves of all pairs. The dot marks F1max.",
+        f"ROC and precision-recall curves of all pairs. The dot marks F1max.{first * several}",
     )
 
 
@@ -200,11 +200,11 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     known = {label: value for label, value in values.items() if value is not None and label not in same}
     order = sorted(known, key=lambda label: -known[label])
     gaps = [each for each in evaluation.differences if (each.group, each.metric) == (view, metric)]
-    copies = [
-        model.label
-        for model in models
-        if any(run.settings.get("untrained") for run in model.runs or (model,))
-    ]
+    copies = list[str]()
+    for model in models:
+        runs = model.runs or (model,)
+        untrained = [run.label for run in runs if run.settings.get("untrained")]
+        copies += [model.label] if len(untrained) == len(runs) else untrained
     trained = {model.label: model.seeds for model in models if model.trained and model.label not in copies}
     findings = [f"{label} is {UNTRAINED}." for label in copies]
     if order:

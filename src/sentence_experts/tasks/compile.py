@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
@@ -98,7 +98,14 @@ def compile_tasks(
         made_from = {"tasks": tasks.manifest["hierarchy"], "sources": sources}
         if place.begin({"config": config.model_dump(mode="json"), **made_from}) != "finished":
             tasks.save_to(place)
-    return Tasks.open(out)
+        finished = Tasks.open(out)
+        # The record of an output holds mappings without their order.
+        if finished.task_file.model_dump_json() != tasks.task_file.model_dump_json():
+            raise UsageError(
+                f"{out}: this folder of tasks was made with another order of tasks or routes; give another "
+                "`out`, or `overwrite` to start over"
+            )
+    return finished
 
 
 def _compile(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
@@ -156,7 +163,13 @@ def _split(dataset: Dataset, splits: tuple[str, ...], config: TasksConfig) -> No
     """Split the rows if the source has no splits, or take validation out of its training split."""
     rows, shares = dataset.rows, config.shares
     if not dataset.task.of.trainable:
-        tests = [row for row in rows if row.split in (None, TEST)]
+        # Rows of one split, whichever, are the set to measure on.
+        is_whole = len({row.split for row in rows}) == 1
+        tests = rows if is_whole else [row for row in rows if row.split == TEST]
+        if not tests:
+            raise InputError(
+                f"{dataset.where}: kind {dataset.task.kind} is only measured, and its test split has no rows"
+            )
         dataset.rows = assign(tests, (0.0, 0.0, 1.0), config.seed)
     elif not splits:
         dataset.rows = assign(rows, shares, config.seed)
@@ -174,17 +187,26 @@ def _split(dataset: Dataset, splits: tuple[str, ...], config: TasksConfig) -> No
 
 
 def _keep_apart(datasets: list[Dataset]) -> None:
-    """Remove test texts of any dataset from training and validation, and validation texts from training."""
+    """Remove test texts of any dataset from training and validation, and validation texts from training.
+
+    Within a dataset likewise rows of one group, which splits that are given may tear apart.
+    """
     tested, validated = (
         set().union(*(keys_of(dataset.rows, split) for dataset in datasets)) for split in (TEST, VALIDATION)
     )
     for dataset in datasets:
-        for split, seen in ((VALIDATION, tested), (TRAIN, tested | validated)):
-            dataset.rows, removed, negatives = without(dataset.rows, split, seen)
+        for split, seen, later in (
+            (VALIDATION, tested, (TEST,)),
+            (TRAIN, tested | validated, (TEST, VALIDATION)),
+        ):
+            groups = {row.group for row in dataset.rows if row.split in later and row.group is not None}
+            dataset.rows, removed, negatives = without(dataset.rows, split, seen, groups)
             dataset.removed[f"{split}_seen_in_evaluation"] += removed
             dataset.removed["negatives_seen_in_evaluation"] += negatives
         if dataset.removed[f"{TRAIN}_seen_in_evaluation"] and not keys_of(dataset.rows, TRAIN):
-            raise InputError(f"{dataset.where}: every training row holds a text that is evaluated on")
+            raise InputError(
+                f"{dataset.where}: every training row holds a text, or is of a group, that is evaluated on"
+            )
 
 
 # ---- tables of one dataset -----------------------------------------------------------------------

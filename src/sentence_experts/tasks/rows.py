@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
+from unicodedata import category, normalize
 
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
+from sentence_experts.pairs.config import OTHER_NAMES
+from sentence_experts.pairs.dataset import read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tables import (
@@ -31,7 +34,7 @@ CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
 PAPER_ID = "paper_id"
 # "Re: Re^2: Fwd: subject" is of the thread "subject".
 _REPLY = re.compile(r"^(?:\s*(?:re|fwd?)\s*(?:\^\s*\d+|\[\s*\d+\s*\])?\s*:)+", re.IGNORECASE)
-_NOT_WORDS = re.compile(r"[\W_]+")
+_WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 _ID_LENGTH = 16
 
 Record = tuple[str, str | None, Values | BadRowError]
@@ -40,6 +43,18 @@ Record = tuple[str, str | None, Values | BadRowError]
 
 Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
 """The splits that a source has, its records, and its description for the manifest."""
+
+
+class _Ignored(dict[int, int | None]):
+    """For `str.translate`: punctuation, white space and invisible characters have no place in a key."""
+
+    def __missing__(self, code: int) -> int | None:
+        kind = category(chr(code))
+        self[code] = None if kind[0] in "PZ" or kind in ("Cc", "Cf") else code
+        return self[code]
+
+
+_IGNORED = _Ignored()
 
 
 class Row(NamedTuple):
@@ -131,8 +146,23 @@ def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
     parts = (_number_rows(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
-        return (), records, {"file": files[None]}
+        return _read_splits(str(paths[None]), read_columns(paths[None]), records, {"file": files[None]})
     return tuple(map(str, paths)), records, {"files": files}
+
+
+def _read_splits(
+    where: str, columns: Sequence[str], records: Iterable[Record], described: dict[str, Any]
+) -> Opened:
+    """Return a table, with the splits that a column `split` gives its records, if there is one."""
+    if "split" not in columns:
+        return (), records, described
+    divided = [
+        (place, None if isinstance(row, BadRowError) else read_split(row.get("split"), where), row)
+        for place, _, row in records
+    ]
+    given = {split for _, split, _ in divided}
+    splits = tuple(name for name in get_args(Split) if name in given)
+    return splits, divided, {**described, "splits": splits}
 
 
 def _open_corpus(path: Path, wanted: list[str]) -> Opened:
@@ -157,7 +187,8 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
     local = resolve_path(hub, folder)
     loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
     named = {str(split): name for split, name in (source.splits or {}).items()}
-    splits = named or {name: name for name in get_args(Split) if name in loaded}
+    usual = {OTHER_NAMES.get(name, name): name for name in loaded} | {name: name for name in loaded}
+    splits = named or {name: usual[name] for name in get_args(Split) if name in usual}
     unknown = [name for name in splits.values() if name not in loaded]
     if unknown or not splits:
         what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
@@ -186,11 +217,9 @@ def _name_labels(dataset: Any) -> Iterator[Values]:
 def _open_table(given: Any, wanted: list[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
-    named = table["split"].unique().to_pylist() if "split" in table.column_names else []
-    splits = tuple(name for name in get_args(Split) if name in named)
-    rows = enumerate(table.to_pylist(), start=1)
-    records = ((f"row {number}", row["split"] if splits else None, row) for number, row in rows)
-    return splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}}
+    records = _number_rows("", table.to_pylist(), None)
+    described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
+    return _read_splits("the table", table.column_names, records, {"table": described})
 
 
 # ---- from records to rows ------------------------------------------------------------------------
@@ -202,11 +231,11 @@ def text_id(text: str) -> str:
 
 
 def text_key(text: str) -> str:
-    """Return a key that texts share that differ only in case, punctuation and white space.
+    """Return a key that texts share that differ only in case, punctuation, white space and Unicode form.
 
     Such texts may not be in two sets.
     """
-    words = _NOT_WORDS.sub("", text.casefold())
+    words = normalize("NFC", text).casefold().translate(_IGNORED)
     return sha256_text(words or text)[:_ID_LENGTH]
 
 
@@ -247,14 +276,17 @@ def _check_text(value: Any, column: str) -> str:
 
 
 def _label(value: Any, column: str) -> str:
-    """Return a label; a list (a paper's subjects) must hold one."""
+    """Return a label; a list (a paper's subjects) must hold one.
+
+    A whole number is written without its point: as text, 1.0 of a column with missing labels is 1 elsewhere.
+    """
     values = value if isinstance(value, list) else [value]
     if len(values) > 1:
         raise UnusableError(column, "several labels")
     label = _check_text(values[0] if values else None, column)
     if not label:
         raise UnusableError(column, "no label")
-    return label
+    return _WHOLE.sub(r"\1", label)
 
 
 def _score(value: Any, column: str, kind: Kind) -> float:

@@ -56,8 +56,10 @@ def keys_of(rows: Sequence[Row], split: str) -> set[str]:
     return {text_key(text) for row in rows if row.split == split for text in row.texts()}
 
 
-def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row], int, int]:
-    """Remove the rows of `split` that hold a text whose key is in `seen`; of a negative, only the negative.
+def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -> tuple[list[Row], int, int]:
+    """Remove the rows of `split` that are of one of the `groups` or hold a text whose key is in `seen`.
+
+    Of a negative whose key is, only the negative is removed.
 
     Returns:
         The rows, the number of removed rows, and the number of removed negatives.
@@ -66,7 +68,7 @@ def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row],
     negatives = 0
     for row in rows:
         if row.split == split:
-            if any(text_key(text) in seen for text in row.texts()):
+            if row.group in groups or any(text_key(text) in seen for text in row.texts()):
                 continue
             if row.negative is not None and text_key(row.negative) in seen:
                 row = row._replace(negative=None)

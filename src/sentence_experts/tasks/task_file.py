@@ -72,7 +72,8 @@ class Source(BaseModel):
     """The source of a dataset's rows: a file, a file per split, a corpus, a hub dataset or a table.
 
     Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
-    is not given is the column of that name. A text of several columns is joined with spaces. Rows of one
+    is not given is the column of that name. A text of several columns is joined with spaces. A column `split`
+    of a file or table gives the split of each row: train, validation (dev) or test, in any case. Rows of one
     `group` (a column; by default the paper in a corpus) are never in two splits; leading "Re:" and "Fwd:",
     case and white space do not count, so a subject line names a thread.
     """

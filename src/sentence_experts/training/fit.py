@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,14 @@ from sentence_experts.models.sources import CARD, SETS_FILE, name_of, notes_of, 
 from sentence_experts.models.surgery.extend_config import BASE
 from sentence_experts.pairs.conflicts import find_conflicts
 from sentence_experts.pairs.labels import MIN_PAIRS
-from sentence_experts.storage import check_apart, hidden_beside, read_json, write_json, write_text
+from sentence_experts.storage import (
+    check_apart,
+    hidden_beside,
+    read_json,
+    sha256_file,
+    write_json,
+    write_text,
+)
 from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
@@ -183,7 +190,7 @@ def fit(
     with model_output(out, overwrite) as place:
         job = _Fit(base, table, chosen)
         identity = {"model": fingerprint_of(job.base), "config": chosen.model_dump(mode="json")}
-        if place.begin(identity, {"table": lambda: _hash_inputs(table)}) == "finished":
+        if place.begin(identity, _hashes_of_inputs(table, chosen)) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
             sets = read_json(place.path / SETS_FILE)
@@ -200,7 +207,14 @@ def fit(
     return result
 
 
-def _hash_inputs(table: Table) -> str:
+def _hashes_of_inputs(table: Table, config: FitConfig) -> dict[str, Callable[[], str]]:
+    """Return the hash of the table, and of the file of MeSH descriptors if there is one."""
+    mesh = config.mesh_descriptors
+    own = {} if mesh is None else {"mesh_descriptors": lambda: sha256_file(mesh)}
+    return {"table": lambda: _hash_table(table), **own}
+
+
+def _hash_table(table: Table) -> str:
     if is_path(table) and Path(str(table)).is_dir():
         table = CorpusFolder.open(str(table))
     return table.fingerprint() if isinstance(table, CorpusFolder) else fingerprint(table)[1]

@@ -203,16 +203,25 @@ class Trainer(SentenceTransformerTrainer):
 def find_last_checkpoint(folder: Path) -> str | None:
     """Return the newest checkpoint in `folder` that is whole; remove newer ones.
 
+    The best one so far, which is another, must be whole too: the end of the run takes its weights.
     The hashes of its files are what a checkpoint gets last. The trainer rotates and counts checkpoints by
     folder name, whole or not.
     """
     checkpoints = folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
     for checkpoint in sorted(checkpoints, key=lambda path: int(path.name.split("-")[1]), reverse=True):
-        with suppress(InputError, OSError):
-            if is_unchanged(checkpoint, read_json(checkpoint / HASHES)):
+        if _is_whole(checkpoint):
+            state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+            best = folder / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
+            if not state.best_global_step or best == checkpoint or _is_whole(best):
                 return str(checkpoint)
         shutil.rmtree(checkpoint)
     return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    with suppress(InputError, OSError):
+        return is_unchanged(checkpoint, read_json(checkpoint / HASHES))
+    return False
 
 
 class RunCallback(TrainerCallback):
@@ -228,11 +237,15 @@ class RunCallback(TrainerCallback):
         self._shown = shown
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Count a step; validate and save at the end, so that the last steps count too."""
+        """Count a step; validate and save at the end, so that the last steps count too.
+
+        Where a checkpoint is written the loss is too: its mean begins anew in a run that continues.
+        """
         self._advance()
         if state.global_step >= state.max_steps:
             control.should_evaluate = args.eval_strategy != "no"
             control.should_save = True
+        control.should_log = control.should_log or control.should_save
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Write the hashes of a checkpoint's files, by which damage is found when a run continues."""

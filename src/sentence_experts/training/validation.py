@@ -193,7 +193,9 @@ class PairValidation:
             for metric, value in figures.metrics.items()
             if value is not None
         }
-        counted = [f"{view}{self.metric}" for view in views if view]
+        counted = [
+            f"{domain}/{self.metric}" for domain in measured.by_domain() if domain not in self.without_figure
+        ]
         if self.metric == "pooled_f1_max":
             counted = ["f1_max"]
         accuracy = router_accuracy(encoder, self.table, routes, TEXTS_WHILE_TRAINING)

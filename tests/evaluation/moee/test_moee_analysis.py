@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from helpers.planted_embedder import PlantedEmbedder
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
+from sentence_experts.evaluation.moee import analysis
+from sentence_experts.evaluation.moee.analysis import Analysis, analyse, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.vectors import States
 from sentence_experts.report.content import html
@@ -48,6 +51,23 @@ def found() -> dict:
     return analyse_states(
         PlantedEmbedder(read), DATASETS, prompts=["plain", "noise"], clusters=2, bootstrap=200
     )
+
+
+def test_datasets_in_another_order_are_another_analysis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The texts of the first are clustered."""
+    embedder = PlantedEmbedder(read)
+    embedder.fingerprint, embedder.settings = "planted", dict.fromkeys(("standard", "standard_batch"))
+    embedder.reader = SimpleNamespace(name="planted", settings=dict)
+    embedder.cache_states = lambda folder: None
+    monkeypatch.setattr(analysis, "load_embedder", lambda model: embedder)
+    out, settings = tmp_path / "out", {"prompts": ["plain"], "clusters": 2, "bootstrap": 0}
+    for _ in range(2):
+        found = analyse("planted", DATASETS, out=out, **settings)
+        assert found.figures["clusters"]["dataset"] == "one"
+    with pytest.raises(UsageError, match=r"made with another first dataset \(one\)"):
+        analyse("planted", DATASETS[::-1], out=out, **settings)
 
 
 def test_fitted_standard_scores_belong_to_one_prompt() -> None:

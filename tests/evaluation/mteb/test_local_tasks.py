@@ -69,6 +69,23 @@ def test_every_dataset_with_a_test_split_is_a_task(tasks):
     }
 
 
+def _of_sts(**tasks: str) -> Tasks:
+    rows = [{"anchor": f"a {n}", "positive": f"b {n}", "score": n} for n in range(9)]
+    sts = {"kind": "sts", "instructions": {"similar": "similar: "}}
+    return compile_tasks(
+        {"tasks": {name: {**sts, "datasets": {dataset: rows}} for name, dataset in tasks.items()}}
+    )
+
+
+def test_names_with_dots_are_told_apart():
+    versions = _of_sts(**{"nq": "dev", "nq.v2": "dev"})
+    for name in ("nq", "nq.v2", "nq.dev", "nq.v2.dev"):
+        (found,) = local_tasks(versions, only=[name])
+        assert found.task == name.removesuffix(".dev")
+    with pytest.raises(InputError, match=r"two datasets are named 'a\.b\.c'"):
+        local_tasks(_of_sts(**{"a": "b.c", "a.b": "c"}))
+
+
 def test_sts_is_spearman_of_the_cosines(encoder, tasks):
     found, taken = score(encoder, tasks["sts.papers"])
     near, scores = pair_cosines(encoder, tasks["sts.papers"], "classification")

@@ -37,6 +37,8 @@ def test_three_seeds_give_a_t_interval():
     assert figure.value == pytest.approx(0.6)
     assert figure.spread == pytest.approx(0.1)
     assert figure.interval == pytest.approx((0.6 - half, 0.6 + half))
+    equal = join_runs(TASKS, [run(f"a #{n}", "a") for n in range(3)]).models[0].types["STS"]
+    assert equal.interval == (equal.value, equal.value)
     two = join_runs(TASKS, runs[:2]).models[0].types["STS"]
     assert two.spread is not None
     assert two.interval is None

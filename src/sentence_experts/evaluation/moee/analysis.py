@@ -112,7 +112,9 @@ def analyse(
 
     def made_from() -> dict[str, Any]:
         read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
-        return {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
+        made = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
+        # Its texts are clustered, and the record holds mappings without their order.
+        return made | ({"first dataset": data[0].name} if len(data) > 1 else {})
 
     def measure(place: Path | None) -> Analysis:
         if place is not None:

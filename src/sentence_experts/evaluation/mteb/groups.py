@@ -23,6 +23,11 @@ class HubTask:
     subsets: tuple[str, ...] | None = None
     splits: tuple[str, ...] | None = None
 
+    @property
+    def task(self) -> str:
+        """The name without its version, such as ".v2"."""
+        return self.name.partition(".")[0]
+
     @cached_property
     def kind(self) -> str:
         """mteb's type of the task."""
@@ -81,12 +86,12 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
 
 
 def select_tasks(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
-    """Return the tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
+    """Return the tasks whose name or type is in `only`, or the `task` that they are a part of.
 
     Raises:
         UsageError: one of `only` matches no task.
     """
-    names = {task: {task.name, task.kind, task.name.partition(".")[0]} for task in tasks}
+    names = {task: {task.name, task.kind, task.task} for task in tasks}
     for wanted in only:
         if not any(wanted in own for own in names.values()):
             known = ", ".join(dict.fromkeys([*(task.kind for task in tasks), *(task.name for task in tasks)]))

@@ -21,6 +21,7 @@ cached results are not mistaken for results of other data. The kinds of tasks:
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -110,11 +111,16 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
     """List the tasks of a folder; `only` names the tasks, datasets (`TASK.DATASET`) or types to keep.
 
     Raises:
-        InputError: no dataset has a test split.
+        InputError: no dataset has a test split, or two have one name.
         UsageError: `only` holds an unknown name.
     """
     datasets = [(name, dataset) for name, task in folder.task_file.tasks.items() for dataset in task.datasets]
     everything = [LocalTask(folder, *names) for names in datasets]
+    counts = Counter(task.name for task in everything)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise InputError(
+            f"{folder.path or folder.name}: two datasets are named {twice[0]!r}, TASK.DATASET: rename a task"
+        )
     tested = [task for task in everything if task.rows().num_rows]
     if without := [task.name for task in everything if task not in tested]:
         logger.info(f"not measured, since they have no test split: {', '.join(without)}")

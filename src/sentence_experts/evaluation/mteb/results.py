@@ -169,5 +169,5 @@ def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
     spread = float(values.std(ddof=1)) if count > 1 else None
     if spread is None or count < SEEDS_NEEDED:
         return Score(mean, spread)
-    low, high = t.interval(LEVEL, count - 1, mean, spread / count**0.5)
-    return Score(mean, spread, (float(low), float(high)))
+    half = float(t.isf((1 - LEVEL) / 2, count - 1)) * spread / count**0.5
+    return Score(mean, spread, (mean - half, mean + half))
