@@ -17,6 +17,18 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
 from sentence_experts.yaml_files import read_settings
 
+# In the metadata of a field: commas in its texts are followed by white space, others part them.
+PHRASES = "phrases"
+
+
+def split_phrases(text: str) -> list[str]:
+    """Return the texts between commas; a comma before white space belongs to a text.
+
+    >>> split_phrases("Education, Medical,Sleep")
+    ['Education, Medical', 'Sleep']
+    """
+    return [part.strip() for part in re.split(r",(?!\s)", text) if part.strip()]
+
 
 def _check_device(device: str | None) -> str | None:
     if device is not None and device.partition(":")[0] == "meta":

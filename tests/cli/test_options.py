@@ -15,7 +15,7 @@ import sentence_experts
 from sentence_experts.cli import console, main
 from sentence_experts.cli.console import VERB_BY_FUNCTION, name_flags, name_verbs
 from sentence_experts.cli.options import add_verb
-from sentence_experts.config import Config
+from sentence_experts.config import PHRASES, Config
 from sentence_experts.errors import InputError, UsageError
 
 LIBRARY = Path(sentence_experts.__file__).parent
@@ -38,6 +38,7 @@ class Settings(Config):
     pooling: Literal["mean", "cls"] | None = Field(None, description="Pooling")
     layers: Literal["all", "none"] | list[int] = Field("all", description="Blocks with experts")
     experts: list[str] = Field([], description="Names of experts")
+    subjects: Annotated[list[str], PHRASES] = Field([], description="Subjects")
     numbers: list[int] | None = Field(None, description="Some numbers")
     prefixes: dict[str, str] = Field({}, description="Instruction per route")
     weights: dict[str, float] | None = Field(None, description="Weight per expert")
@@ -86,6 +87,11 @@ def test_defaults_without_flags() -> None:
         (["--layers", "0, 2,4"], "layers", [0, 2, 4]),
         (["--experts", "a, b", "--experts", "c"], "experts", ["a", "b", "c"]),
         (["--numbers", "1,2"], "numbers", [1, 2]),
+        (
+            ["--subjects", "Education, Medical,Sleep", "--subjects", "Rice"],
+            "subjects",
+            ["Education, Medical", "Sleep", "Rice"],
+        ),
         (["--prefixes", "q=find: a, b", "--prefixes", "d=x=y"], "prefixes", {"q": "find: a, b", "d": "x=y"}),
         (["--weights", "a=2,b=1"], "weights", {"a": 2.0, "b": 1.0}),
         (["--seeds", "A=1", "--seeds", "A=2"], "seeds", {"A": ["1", "2"]}),

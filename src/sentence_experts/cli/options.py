@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from sentence_experts.cli import console
-from sentence_experts.config import Config, describe_unknown
+from sentence_experts.config import PHRASES, Config, describe_unknown, split_phrases
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.yaml_files import read_settings
 
@@ -294,6 +294,8 @@ class _Flag:
             return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else value
         if self.is_list:
             values = [value] if isinstance(value, str) else value
+            if PHRASES in self.field.metadata:
+                return [part for each in values for part in split_phrases(each)]
             return [part.strip() for each in values for part in each.split(",") if part.strip()]
         return value
 

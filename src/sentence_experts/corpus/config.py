@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sentence_experts.config import Config, KeepRetracted, Memory
+from sentence_experts.config import PHRASES, Config, KeepRetracted, Memory, split_phrases
 from sentence_experts.names import DOMAIN
 from sentence_experts.recipes import find_plan
 
@@ -102,7 +102,7 @@ class ImportConfig(Config):
         description="Format of the sources: openalex (works of a snapshot or the API), or exports: ris, "
         "nbib, pubmed-csv, zotero-csv, bibtex. Default: detected from the beginning of each file",
     )
-    field: tuple[str, ...] = Field(
+    field: Annotated[tuple[str, ...], PHRASES] = Field(
         (),
         description="Keep works of these OpenAlex fields or subfields: names, `*` for any text, or ids such "
         "as 17",
@@ -132,8 +132,8 @@ class ImportConfig(Config):
 
     @field_validator("field", mode="before")
     @classmethod
-    def _split_at_commas(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    def _split_text(cls, value: Any) -> Any:
+        return split_phrases(value) if isinstance(value, str) else value
 
     _check_years = field_validator("years")(check_years)
 

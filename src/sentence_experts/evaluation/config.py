@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength, Names, Seed
+from sentence_experts.config import PHRASES, BatchSize, Column, Config, Device, MaxLength, Names, Seed
 
 
 class EncodingOptions(Config):
@@ -117,7 +117,7 @@ class RatedColumns(Config):
 class AnalyseConfig(RatedColumns):
     """Settings of `analyse`, the comparison of routing weights and hidden states on rated pairs."""
 
-    prompts: Names = Field(
+    prompts: Annotated[Names, PHRASES] = Field(
         default=[],
         description="Names or templates of prompts; the first is used for clusters and complementarity. "
         "Default: the nine of the paper",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from sentence_experts.config import BatchSize, with_settings
+from sentence_experts.config import PHRASES, BatchSize, with_settings
 from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Phrases = Annotated[list[str] | None, PHRASES]
 Notices = Annotated[
     bool, Field(description="Find corrections, retractions, editorials and other notices too")
 ]
@@ -55,13 +56,13 @@ class SearchConfig(PaperTexts):
     )
     year: str | None = Field(None, description="Only papers of 2015, 2015..2020, 2015.. or ..2020")
     type: list[str] | None = Field(None, description="Only papers of these types; `*` stands for any text")
-    journal: list[str] | None = Field(None, description="Only papers of these journals, in the same way")
-    domain: list[str] | None = Field(
+    journal: Phrases = Field(None, description="Only papers of these journals, in the same way")
+    domain: Phrases = Field(
         None, description="Only papers of these domains: those of `domains`, or that the corpus was fetched "
         "by, or else its subjects"
     )  # fmt: skip
-    keyword: list[str] | None = Field(None, description="Only papers with one of these keywords")
-    mesh: list[str] | None = Field(None, description="Only papers with one of these MeSH headings")
+    keyword: Phrases = Field(None, description="Only papers with one of these keywords")
+    mesh: Phrases = Field(None, description="Only papers with one of these MeSH headings")
     notices: Notices = False
     profile: ProfileName = DEFAULT
     domains: Path | dict[str, Any] | None = Field(
