@@ -163,12 +163,14 @@ def test_the_published_way_is_one_flag_of_every_verb(place, tmp_path, capsys):
         (("evaluate", "MODEL", "--out", "o"), 2, "give one of --mteb and --tasks"),
         (("analyse", "MODEL", "--pairs", "sts.jsonl", "--score", "x", "--out", "o"), 1, "lacks the column x"),
         (("analyse", "MODEL", "--pairs", "sts.jsonl", "--parts", "rw", "--out", "o"), 2, "option: --parts"),
+        (("evaluate", "MODEL", "--mteb", "moee", "--config", "c.yaml", "--out", "o"), 1, "parts: no such"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line(place, tmp_path, capsys, monkeypatch, minilm, arguments, status, said):
     monkeypatch.chdir(tmp_path)
     for name in ("texts.txt", "dev.jsonl", "sts.jsonl"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
+    (tmp_path / "c.yaml").write_text("parts: rw")
     (tmp_path / "hole.txt").write_text("rice\n \nwheat\n")
     named = {"MODEL": str(place / "olmoe"), "ENCODER": minilm}
     found, _, error = run(capsys, "moee", *(named.get(one, one) for one in arguments))

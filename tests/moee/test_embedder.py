@@ -17,6 +17,8 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
 from sentence_experts.moee.embedder import MoeEmbedder
+from sentence_experts.moee.moee_config import MoeeConfig
+from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
 
 OUT_OF_MEMORY = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
@@ -220,6 +222,7 @@ def test_a_folder_cannot_allow_code_to_run(olmoe, tmp_path):
     with pytest.raises(UsageError, match=f"{tmp_path}: .* its own code.*`trust_remote_code=True`"):
         load(tmp_path)
     assert load(tmp_path, trust_remote_code=True).settings["trust_remote_code"]
+    assert load_embedder(str(tmp_path), MoeeConfig(trust_remote_code=True)).settings["trust_remote_code"]
     MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
     assert not load(tmp_path).settings["trust_remote_code"]
 

@@ -406,7 +406,7 @@ def test_a_change_that_fails_or_is_killed_changes_nothing(corpus: Path) -> None:
         with pytest.raises(UsageError, match=reason), profile.changing() as state:
             change(state)
     assert profile.path.read_bytes() == kept
-    leftover = profile.path.with_name(f".{profile.path.name}.{os.getpid()}.tmp")
+    leftover = profile.path.with_name(f".{profile.path.name}.{os.getpid()}.new.tmp")
     leftover.write_text("{")  # of a process that was killed while it wrote
     assert len(profile.read().marks) == 1
     with profile.changing() as state:

@@ -28,7 +28,7 @@ def finished_run(out: Path) -> dict[str, Any]:
 
 def test_what_another_process_writes_in_the_folder_stays(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        live = tmp_path / f".v.npy.{process.pid}.tmp"
+        live = tmp_path / f".v.npy.{process.pid}.new.tmp"
         live.touch()
         with locked(tmp_path, "write"):
             assert live.exists()
@@ -55,7 +55,7 @@ def test_what_a_killed_replacement_was_writing_goes_when_it_is_finished(tmp_path
     with output(out, "run", **replacing) as place:
         place.begin({"seed": 1})
         unfinished = place.path
-    (unfinished / f".a.{dead_process()}.tmp").touch()
+    (unfinished / f".a.{dead_process()}.new.tmp").touch()
     (unfinished / "a").write_text("2")
     with output(out, "run", **replacing) as place:
         assert place.begin({"seed": 1}) == "unfinished"
@@ -64,7 +64,7 @@ def test_what_a_killed_replacement_was_writing_goes_when_it_is_finished(tmp_path
 
 
 def test_folder_retired_within_an_output_comes_back(tmp_path: Path) -> None:
-    (tmp_path / "run" / f".model.{dead_process()}.old").mkdir(parents=True)
+    (tmp_path / "run" / f".model.{dead_process()}.old.tmp").mkdir(parents=True)
     with locked(tmp_path / "run", "train"):
         pass
     assert os.listdir(tmp_path / "run") == ["model"]
@@ -137,11 +137,20 @@ def test_all_that_the_user_put_beside_a_result_stays(tmp_path: Path) -> None:
     (out / "mine" / "notes").touch()
     (out / "link").symlink_to(tmp_path)
     (out / "sub" / "dangling").symlink_to("nowhere")
-    for name in (".notes.tmp", ".yarn.lock"):
+    for name in (".notes.tmp", ".notes.2024.old", ".yarn.lock"):
         (out / name).touch()
     write_model(out, 2, overwrite=True)
     found = {file.relative_to(out).as_posix() for file in out.rglob("*")}
-    users = {"empty", "mine", "mine/notes", "link", "sub/dangling", ".notes.tmp", ".yarn.lock"}
+    users = {
+        "empty",
+        "mine",
+        "mine/notes",
+        "link",
+        "sub/dangling",
+        ".notes.tmp",
+        ".notes.2024.old",
+        ".yarn.lock",
+    }
     assert found == users | {"sub", "sub/a2", RECORD}
     assert out.stat().st_mode & 0o777 == 0o700
     assert (out / "mine").stat().st_mode & 0o777 == 0o750

@@ -419,13 +419,13 @@ def test_output_of_a_newer_version_is_refused_by_name(tmp_path: Path):
 
 def test_leftovers_of_killed_runs_go(tmp_path: Path):
     write_folder(tmp_path / "m", {}, {"a": "1"})
-    os.replace(tmp_path / "m", tmp_path / ".m.77.old")  # killed between the two renames of a replacement
-    (tmp_path / ".m.77.tmp").mkdir()
-    (tmp_path / ".m.77.tmp" / "half").touch()
+    os.replace(tmp_path / "m", tmp_path / ".m.77.old.tmp")  # killed between the two renames of a replacement
+    (tmp_path / ".m.77.new.tmp").mkdir()
+    (tmp_path / ".m.77.new.tmp" / "half").touch()
     (tmp_path / ".m.77.scratch.x_y1.tmp").mkdir()  # of the engine that compiles pairs
-    (tmp_path / ".other.77.tmp").touch()
+    (tmp_path / ".other.77.new.tmp").touch()
     assert write_folder(tmp_path / "m", {}, {"a": "1"}) == "finished"
-    assert files(tmp_path) == {"m/a", f"m/{RECORD}", ".other.77.tmp"}
+    assert files(tmp_path) == {"m/a", f"m/{RECORD}", ".other.77.new.tmp"}
 
 
 def test_folder_that_is_worked_in_is_filled_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -33,8 +33,9 @@ Model = Annotated[
     ),
 ]
 
-# An analysis compares all parts, under its own prompts.
-COMPARES = Fields(*(name for name in MoeeConfig.model_fields if name not in ("parts", "prompt")))
+# An evaluation measures several parts; an analysis compares all of them, under its own prompts.
+MEASURES = Fields(*(name for name in MoeeConfig.model_fields if name != "parts"))
+COMPARES = Fields(*(name for name in MEASURES.names if name != "prompt"))
 
 
 def make(
@@ -103,7 +104,7 @@ def encode(
 def evaluate(
     model: Model,
     out: Annotated[Path, typer.Option(help="Folder for tasks.json, tasks.md and mteb's results")],
-    config: MoeeConfig,
+    config: Annotated[MoeeConfig, MEASURES],
     evaluation: Annotated[EvaluateConfig, Fields("only", "margin")],
     parts: Annotated[
         list[Literal["hs", "rw", "concat", "sum"]] | None,

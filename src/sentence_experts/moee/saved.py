@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # fits it either way.
 FITTING = {"device", "dtype", "max_length", "packed", "trust_remote_code"}
 # The settings of `MoeEmbedder` that override a saved embedder's.
-CHANGEABLE = {"parts", "alpha", "device"}
+CHANGEABLE = {"parts", "alpha", "device", "trust_remote_code"}
 
 
 def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
@@ -71,7 +71,7 @@ def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
         return MoeEmbedder(model, config)
     if foreign := sorted(config.model_fields_set - CHANGEABLE):
         raise UsageError(f"`{foreign[0]}` is for a language model; {model} has its own settings")
-    embedder = load(model, device=config.device)
+    embedder = load(model, device=config.device, trust_remote_code=config.trust_remote_code)
     assert isinstance(embedder, MoeEmbedder)
     given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
     return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))

@@ -38,8 +38,9 @@ _NO_SPACE_WORDS = re.compile(
     r"inline_container.*unexpected pos",
     re.IGNORECASE,
 )
-TEMPORARY = r"\.(.+)\.(\d+)(?:\.scratch\.\w+)?\.(?:tmp|old)"
+TEMPORARY = r"\.(.+)\.(\d+)\.(?:new|old|scratch\.\w+)\.tmp"
 """Names of what a process, of which they have the number, is writing or replacing."""
+_RETIRED = ".old.tmp"
 
 
 class NoSpaceError(InputError):
@@ -54,7 +55,7 @@ def hidden_beside(path: Path, ending: str) -> Path:
     return path.parent / f".{path.name}{ending}"
 
 
-def temporary_beside(path: Path, ending: str = ".tmp") -> Path:
+def temporary_beside(path: Path, ending: str = ".new.tmp") -> Path:
     """Return the name under which this process writes what will take the place of `path`."""
     # Arrow would read a relative path with a colon as an address.
     return hidden_beside(Path(os.path.abspath(path)), f".{os.getpid()}{ending}")
@@ -84,7 +85,7 @@ def remove_leftovers(path: Path) -> None:
             if folder == path and ((path / f".{match[1]}.lock").exists() or _is_alive(match[2])):
                 continue
             replaced = folder / match[1]
-            if file.suffix == ".old" and not os.path.lexists(replaced):
+            if file.name.endswith(_RETIRED) and not os.path.lexists(replaced):
                 os.replace(file, replaced)
             else:
                 remove(file)
@@ -135,7 +136,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` that takes the place of `path` on success."""
     path = Path(path)
-    temporary, retired = temporary_beside(path), temporary_beside(path, ".old")
+    temporary, retired = temporary_beside(path), temporary_beside(path, _RETIRED)
     remove(temporary)
     temporary.mkdir(parents=True)
     try:

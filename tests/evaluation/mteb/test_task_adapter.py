@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.groups import HubTask
-from sentence_experts.evaluation.mteb.routes import TaskRoutes
+from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
 from sentence_experts.models.loading import load
 
 TEXTS = ["rice yield", "a sample of maize root in dry soil, measured twice", "rice yield", "", "neuron"]
@@ -70,6 +70,9 @@ def test_model_revision_changes_with_everything_that_affects_scores(encoder, tas
     base = revision(TaskEncoder(encoder))
     assert revision(TaskEncoder(BatchEncoder(load(task_model, device="cpu"), batch_size=3))) == base
     assert revision(TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))) != base
+    # What the tables of usual routes say too, but before the model's own routes.
+    usual = dict([next(iter(ROUTES.items()))])
+    assert revision(TaskEncoder(encoder, TaskRoutes.of(encoder, usual))) != base
     assert revision(TaskEncoder(BatchEncoder(load(plain_model, device="cpu")))) != base
     shorter = BatchEncoder(load(task_model, device="cpu"))
     shorter.model.max_seq_length = 8

@@ -79,7 +79,8 @@ def make_embedder(
         embedder = load_embedder(str(model), config)
         made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
         if place.begin(made_from, inputs) == "finished":
-            return load_embedder(str(place.path), MoeeConfig.of(device=config.device))
+            code = config.trust_remote_code
+            return load_embedder(str(place.path), MoeeConfig.of(device=config.device, trust_remote_code=code))
         embedder = _fit(embedder, texts, rated)
         embedder.save_to(place)
     return embedder

@@ -80,6 +80,8 @@ def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
     del settings["route"]
     if encoder.routes:
         settings["route_of_task"] = {**ROUTES, **routes.given}
+    if routes.given:  # they come before the model's own, also where they are the usual ones
+        settings["given_routes"] = dict(routes.given)
     model = encoder.model
     known: dict[str, Any] = {
         "loader_kwargs": settings,
