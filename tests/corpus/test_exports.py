@@ -558,3 +558,39 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         assert "MRI-guided" in paper["abstract"]
         assert paper["abstract"].endswith("care.")
         assert paper["authors"] == ["Roe, Ann"]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "Comment on: J Sleep. 2001;3:5. doi: 10.1000/other. PMID: 999",
+        "Erratum: PMID: 999",
+        "Reply to https://doi.org/10.1000/other",
+        "Retraction of: doi: 10.1000/other",
+        "Update in: PMID: 999",
+    ],
+)
+def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
+    other = "TY  - JOUR\nTI  - Sleep in rats\nDO  - 10.1000/other\nER  - \n"
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep again\nN1  - {note}\nER  - \n{other}")
+    (tmp_path / "b.bib").write_text(f"@article{{k, title = {{Sleep once more}}, note = {{{note}}}}}")
+    found = papers(import_corpus([tmp_path / "a.ris", tmp_path / "b.bib"], workers=1))
+    assert sorted((each["title"], each["doi"], each["pmid"]) for each in found) == [
+        ("Sleep again", None, None), ("Sleep in rats", "10.1000/other", None), ("Sleep once more", None, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["pmc", "pmcid"])
+def test_bibtex_has_two_names_for_a_pmcid(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.bib").write_text(f"@article{{k, title = {{Sleep}}, {name} = {{PMC4573485}}}}")
+    assert papers(import_corpus(tmp_path / "a.bib", workers=1))[0]["pmcid"] == "PMC4573485"
+
+
+@pytest.mark.parametrize("kind", ["review", "letter", "editorial"])
+def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nM3  - {kind.title()}\nDO  - 10.5/1\nER  - \n")
+    (tmp_path / "b.bib").write_text(
+        f"@article{{k, title = {{Sleep}}, type = {{{kind.title()}}}, doi = {{10.5/2}}}}"
+    )
+    found = papers(import_corpus([tmp_path / "a.ris", tmp_path / "b.bib"], workers=1))
+    assert [each["kind"] for each in found] == [kind] * 2

@@ -123,3 +123,36 @@ def test_pmid_and_pmcid() -> None:
 def test_doi_in_text_needs_a_prefix() -> None:
     assert find_doi("Nature 10.5/6 pp. doi: 10.1000/x.") == "10.1000/x"
     assert find_doi("between 10.1234/5 and more") is None
+
+
+@pytest.mark.parametrize(
+    ("address", "doi"),
+    [
+        ("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full", "10.3389/fnins.2019.00001"),
+        (
+            "journals.plos.org/plosone/article?id=10.1371/journal.pone.0012345&type=printable",
+            "10.1371/journal.pone.0012345",
+        ),
+        ("https://link.springer.com/article/10.1007/s00125-019-1234-5#Sec1", "10.1007/s00125-019-1234-5"),
+        ("https://link.springer.com/content/pdf/10.1007/s00125-019-1234-5.pdf", "10.1007/s00125-019-1234-5"),
+        ("https://onlinelibrary.wiley.com/doi/10.1002/hbm.24567/abstract", "10.1002/hbm.24567"),
+        ("https://academic.oup.com/brain/article/doi/10.1093/brain/awz123/5490293", "10.1093/brain/awz123"),
+        ("https://www.biorxiv.org/content/10.1101/2020.01.01.123456v1.full", "10.1101/2020.01.01.123456"),
+        (
+            "https://onlinelibrary.wiley.com/doi/10.1002/(SICI)1097-0258(19980815/30)17:15/16<1661::AID-SIM968>3.0.CO;2-2",
+            "10.1002/(sici)1097-0258(19980815/30)17:15/16<1661::aid-sim968>3.0.co;2-2",
+        ),
+        ("https://doi.org/10.21203/rs.3.rs-123/v1", "10.21203/rs.3.rs-123/v1"),
+    ],
+)
+def test_the_doi_in_a_publisher_s_address(address: str, doi: str) -> None:
+    assert identifiers_in_url(address)[0] == doi
+
+
+def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:
+    assert find_doi("https://doi.org/10.1000/abc?x=1&y=2") == "10.1000/abc"
+    assert (
+        find_doi("https://r.example/?id=doi:10.1000%2Fj.abc.2018.01&issn=0140-6736")
+        == "10.1000/j.abc.2018.01"
+    )
+    assert identifiers_in_url("https://europepmc.org/article/MED/12345678") == (None, "12345678", None)

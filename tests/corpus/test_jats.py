@@ -8,6 +8,7 @@ import pytest
 
 from helpers.small_articles import jats, ref, rejected
 from sentence_experts.corpus.formats.articles import read_articles
+from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Citation, Paper, RecordError
 
@@ -219,3 +220,24 @@ def test_unreadable_dois_of_references_are_counted_and_named(
     assert corpus.manifest["counts"]["rejected"] == {"unreadable-doi": 1}
     (line,) = rejected(corpus)
     assert (line["member"], line["detail"]) == ("a.xml", "of a reference: S0378-1119(94)")
+
+
+@pytest.mark.parametrize(
+    ("text", "licence"),
+    [
+        ("Creative Commons Attribution\u2010NonCommercial\u2010NoDerivs License", "CC-BY-NC-ND"),
+        (
+            "Creative Commons Attribution\u2011NonCommercial 4.0",
+            "CC-BY-NC-4.0",
+        ),
+        ("Creative Commons Attribution License (CC BY-NC-ND 4.0)", "CC-BY-NC-ND-4.0"),
+        ("Creative Commons Attribution, NonCommercial License", "CC-BY-NC"),
+        ("CC\u2010BY\u2010NC 4.0", "CC-BY-NC-4.0"),
+        ("under the CC BY 4.0 licence. The CC0 waiver applies to the data.", "CC-BY-4.0"),
+        ("Creative Commons Attribution 4.0 License, with attribution to the authors", "CC-BY-4.0"),
+        ("The CC0 waiver applies.", "CC0-1.0"),
+        ("All rights reserved.", None),
+    ],
+)
+def test_licences_in_words(text: str, licence: str | None) -> None:
+    assert licence_from_text(text) == licence

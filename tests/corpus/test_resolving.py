@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from helpers.small_articles import jats, links, papers, ref, rejected
+from sentence_experts.corpus import resolving
 from sentence_experts.corpus.importing import import_corpus
 
 PMID = '<article-id pub-id-type="pmid">{}</article-id>'
@@ -118,3 +121,20 @@ def test_retraction_notice_marks_its_paper(folder: Callable[..., Path], tmp_path
         "doi:10.1000/n": False,
     }
     assert links(corpus) == []
+
+
+def test_links_that_are_sorted_in_ranges_beside_a_notice_with_two_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolving, "_BYTES_PER_LINK", 1 << 40)
+    notice = "PMID- 222\nTI  - Notice.\nLID - 10.1000/n [doi]\nPT  - Retraction of Publication\n"
+    (tmp_path / "n.nbib").write_text(f"{notice}ROF - J. 2001. doi: 10.1000/bad. PMID: 111\nSO  - J. 2012.\n")
+    record = "TY  - JOUR\nTI  - {0}\nDO  - 10.1000/{0}\nAB  - Text.\nPY  - 2012\nER  - \n"
+    (tmp_path / "l.ris").write_text(record.format("n") + record.format("bad"))
+    cites = [{"citing": "10.1000/bad", "cited": f"10.2000/{n}"} for n in range(9)]
+    works = [{"id": "10.1000/bad", "title": "bad"}]
+    corpus = import_corpus(
+        [tmp_path / "n.nbib", tmp_path / "l.ris"], papers=works, citations=cites, workers=1
+    )
+    assert len(links(corpus)) == 9
+    assert {paper["doi"]: paper["retracted"] for paper in papers(corpus)}["10.1000/bad"]

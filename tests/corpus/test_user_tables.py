@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_articles import links, papers, rejected
-from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import InputError, UsageError
 
 PAPERS: list[dict[str, Any]] = [
@@ -268,3 +268,12 @@ def test_a_table_without_ids_or_titles_is_no_source(tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_text(f"{header}\na,b\n")
         with pytest.raises(InputError, match="do not show their format"):
             import_corpus(tmp_path / "a.csv")
+
+
+def test_references_without_ids_are_not_doubled_by_adding_their_table_again(tmp_path: Path) -> None:
+    rows = [{"citing": "a", "cited": "b"}, *({"citing": "a", "cited_title": f"Work {n}"} for n in range(5))]
+    works = [{"id": "a", "title": "A"}, {"id": "b", "title": "B"}, {"id": "c", "title": "C"}]
+    corpus = import_corpus(papers=works, citations=pd.DataFrame(rows), out=tmp_path / "c")
+    assert corpus.manifest["counts"]["citations"] == 6
+    more = pd.DataFrame([{"citing": "a", "cited": "c"}, *rows])
+    assert add_to_corpus(corpus, papers=works, citations=more).manifest["counts"]["citations"] == 7

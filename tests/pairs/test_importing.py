@@ -338,3 +338,23 @@ def test_a_pair_is_evaluated_once_however_many_negatives_it_has() -> None:
         table = pairs.split(name).to_pandas()
         assert not table.duplicated(["anchor", "positive"]).any()
         assert (table["label"] == 0).sum() == 4 * (table["label"] == 1).sum() > 0
+
+
+def test_a_negative_that_is_its_anchor_or_blank_is_none() -> None:
+    rows = [{"anchor": f"q {n}", "positive": f"a {n}", "negative": f"w {n}"} for n in range(30)]
+    rows[3]["negative"], rows[4]["negative"] = "Q 3.", "   "
+    pairs = import_pairs(rows, fractions=[0.2, 0.4, 0.4])
+    for name in SETS:
+        table = pairs.split(name).to_pandas()
+        assert (table["anchor_id"] != table["positive_id"]).all()
+        assert table["positive"].str.strip().astype(bool).all()
+        assert "q 3" not in set(table["anchor"])
+
+
+def test_pairs_of_simulated_papers_are_known_as_such() -> None:
+    rows = [
+        {"anchor": f"q {n}", "positive": f"a {n}", "anchor_id": f"doi:10.5555/simulated.{n}",
+         "positive_id": f"doi:10.5555/simulated.{n + 100}"}
+        for n in range(20)
+    ]  # fmt: skip
+    assert import_pairs(rows).are_simulated

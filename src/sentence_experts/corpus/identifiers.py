@@ -32,7 +32,9 @@ _BRACKETS = {")": "(", "]": "[", "}": "{", ">": "<"}
 
 _PMID = re.compile(r"(?:pmid|pubmed|medline)?[\s:]*0*([1-9]\d{0,8})(?:\.0)?", re.IGNORECASE)
 _PMID_URL = re.compile(
-    r"(?:ncbi\.nlm\.nih\.gov/(?:m/)?pubmed/|pubmed\.ncbi\.nlm\.nih\.gov/|list_uids=)0*([1-9]\d{0,8})"
+    r"(?:ncbi\.nlm\.nih\.gov/(?:m/)?pubmed/|pubmed\.ncbi\.nlm\.nih\.gov/|list_uids="
+    r"|europepmc\.org/(?:article|abstract)/MED/)0*([1-9]\d{0,8})",
+    re.IGNORECASE,
 )
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
 _PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
@@ -72,6 +74,13 @@ def _trim(doi: str) -> str | None:
     return doi if doi and not doi.endswith("/") and not _CUT_SHORT.fullmatch(doi) else None
 
 
+_PARAMETERS = re.compile(r"[?&][a-z_]+=\S*", re.IGNORECASE)
+# Ends of publishers' addresses behind a DOI: of bioRxiv its version, too.
+_PAGE = re.compile(
+    r"/(?:full|abstract|fulltext|pdf|epdf|meta|references|summary)(?:/.*)?$|\.pdf$"
+    r"|(?<=10\.1101/\d{4}\.\d\d\.\d\d\.\d{6})v\d+.*$",
+    re.IGNORECASE,
+)
 _QUERY = re.compile(r"(?<=doi\.org/)(\S*?)\?[a-z_]+=\S*")
 
 
@@ -114,7 +123,7 @@ def normalise_doi(value: str | None) -> str | None:
 def find_doi(text: str) -> str | None:
     """Return the first DOI in running text that is marked as one: `doi: 10.1000/abc` or a doi.org address."""
     match = _DOI_IN_TEXT.search(text)
-    return normalise_doi(match.group(1)) if match else None
+    return normalise_doi(_PARAMETERS.sub("", match.group(1))) if match else None
 
 
 def normalise_pmid(value: str | None) -> str | None:
@@ -145,11 +154,24 @@ NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pm
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
-    doi = normalise_doi(url) if "10." in url else None
+    doi = normalise_doi(url if "doi.org/" in url.lower() else _cut_page(url)) if "10." in url else None
     if "nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)
     return doi, pmid.group(1) if pmid else None, f"PMC{pmcid.group(1)}" if pmcid else None
+
+
+def _cut_page(url: str) -> str:
+    """Return a publisher's address without what follows the DOI in it.
+
+    >>> _cut_page("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full")
+    'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
+    """
+    before, doi = url[: (start := url.index("10."))], url[start:]
+    doi = re.split(r"[?#]|&(?=[a-z_]+=)", doi, maxsplit=1)[0]
+    if "oup.com/" in before:
+        doi = re.sub(r"/\d+$", "", doi)
+    return before + _PAGE.sub("", doi)
 
 
 def parse_identifier(value: str) -> Identifiers:

@@ -85,7 +85,9 @@ class Resolved:
         """Yield the citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
         self._link_counts.clear()
         ((links,),) = self._database.execute("SELECT count(*) FROM linked").fetchall()
-        names = "SELECT citing FROM linked"
+        names = (
+            "SELECT citing FROM linked WHERE NOT retracts"  # a notice's other records are not in the corpus
+        )
         for first, end in self._ranges(links * _BYTES_PER_LINK // self.memory + 1, names):
             self._database.execute(sql.make_links(sql.limit_range("citing", first, end)))
             self._link_counts.update(self._row(sql.COUNT_LINKS))

@@ -149,8 +149,9 @@ def make_links(condition: str) -> str:
     return f"""CREATE OR REPLACE TABLE links AS
     SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, from_corpus, position,
         (spot IS NULL, source) AS rank,
-        CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
-            (title IS NULL), position, rank, title, year) END AS place
+        CASE WHEN cited IS NULL AND spot IS NOT NULL THEN 1 ELSE row_number() OVER (
+            PARTITION BY citing, cited, CASE WHEN cited IS NULL THEN (title, year) END
+            ORDER BY (title IS NULL), position, rank, title, year) END AS place
     FROM linked WHERE NOT retracts AND {condition} AND (cited IS NULL OR cited <> citing)"""
 
 
@@ -184,7 +185,9 @@ COUNT_WORKS = """
     SELECT count(*) FILTER (WHERE NOT completes) + any_value(copies) AS articles,
         count(*) FILTER (WHERE NOT completes AND place > 1) + any_value(copies) AS duplicates,
         count(*) FILTER (WHERE place = 1 AND key NOT IN (SELECT key FROM identified)) AS completing_no_paper
-    FROM works JOIN source_names USING (source), (SELECT count(*) AS copies FROM copies WHERE NOT deleted)"""
+    FROM works JOIN source_names USING (source), (
+        SELECT count(*) AS copies FROM copies WHERE member IS NOT NULL AND NOT deleted
+    )"""
 COUNT_PAPERS = f"""
     SELECT count(*) AS papers, count(title) AS with_title, count(abstract) AS with_abstract,
         count(topic) AS with_topic,

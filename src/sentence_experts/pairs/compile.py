@@ -267,11 +267,11 @@ def _count_leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConf
 
     Only co-citation has articles behind its pairs; None otherwise.
     """
-    compared = splits[TRAIN], splits[TEST]
-    papers = seen_in_training(*(np.union1d(pairs.left, pairs.right) for pairs in compared))
+    compared, text = (splits[TRAIN], splits[TEST]), graph.works.same_text
+    papers = seen_in_training(*(text[np.union1d(pairs.left, pairs.right)] for pairs in compared))
     articles: tuple[int | None, int | None] = (None, None)
     if settings.relation == "co-citation":
-        articles = seen_in_training(*(graph.citing_articles(pairs).article for pairs in compared))
+        articles = seen_in_training(*(graph.citing_articles(pairs).same_text for pairs in compared))
     return {
         "test_papers": papers[1],
         "test_papers_seen_in_training": papers[0],

@@ -176,7 +176,7 @@ class LinkGraph:
         # Members are in the order of domains and then works; over all domains the works come first.
         order = np.lexsort((right, left))
         return pairs.take(order[of_two_texts[order]]), {
-            str(times): int((count >= times).sum()) for times in sorted(counted)
+            str(times): int((count[of_two_texts] >= times).sum()) for times in sorted(counted)
         }
 
     @cached_property

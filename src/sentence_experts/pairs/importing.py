@@ -120,6 +120,10 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         logger.warning(f"{name}: left out, as they lack a text: {blank.sum():,} (row {first}{more})")
         table = table.take(np.flatnonzero(~blank))
     pairs = pair_table(table, name)
+    if NEGATIVE in pairs.column_names:
+        stated = pairs[NEGATIVE]
+        stated = pc.if_else(pc.equal(pc.utf8_trim_whitespace(stated), ""), None, stated)
+        pairs = pairs.set_column(pairs.column_names.index(NEGATIVE), NEGATIVE, stated)
     split = split_column(table, name) if "split" in names else None
     rows = _find_first(pairs, split)
     if again := pairs.num_rows - len(rows):
@@ -193,7 +197,8 @@ def _find_contradicted(pairs: pa.Table) -> np.ndarray:
 
 
 def _find_linked_negatives(pairs: pa.Table) -> np.ndarray:
-    """Find rows whose negative a row of their domain, maybe another one, links with the anchor, (rows,)."""
+    """Find rows whose negative a row of their domain, maybe another one, links with the anchor, or that have
+    the anchor itself as negative, (rows,)."""
     anchors, positives, negatives = (
         fold_texts(pairs[name]).to_pylist() for name in ("anchor", "positive", NEGATIVE)
     )
@@ -204,7 +209,10 @@ def _find_linked_negatives(pairs: pa.Table) -> np.ndarray:
         if label
     }
     stated = zip(domains, anchors, negatives, strict=True)
-    return np.array([(domain, frozenset((anchor, each))) in linked for domain, anchor, each in stated], bool)
+    return np.array(
+        [anchor == each or (domain, frozenset((anchor, each))) in linked for domain, anchor, each in stated],
+        bool,
+    )
 
 
 class _Texts:
@@ -301,7 +309,7 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
         "split": "text" if split is None else "given",
         "left_out": left_out,
         "test_texts_seen_in_training": seen,
-        "simulated": pc.sum(pc.starts_with(pa.array(known.ids, pa.string()), SIMULATED_DOI)).as_py(),
+        "simulated": sum(each.removeprefix("doi:").startswith(SIMULATED_DOI) for each in known.ids),
     }
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
 
@@ -311,7 +319,7 @@ def _append_stated_negatives(table: pa.Table) -> pa.Table:
     whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
     if NEGATIVE not in table.column_names:
         return whole
-    stated = whole.filter(pc.fill_null(pc.not_equal(whole[NEGATIVE], ""), False))
+    stated = whole.filter(pc.is_valid(whole[NEGATIVE]))
     zero = pa.array(np.zeros(stated.num_rows, np.int64))
     columns = {name: stated[name] for name in ("anchor", "domain", "anchor_id")}
     negatives = pair_table(pa.table({**columns, "positive": stated[NEGATIVE], "label": zero}), NEGATIVE)

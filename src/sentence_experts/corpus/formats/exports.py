@@ -26,7 +26,7 @@ from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, with
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
 from sentence_experts.corpus.formats.tagged import NBIB_LINE, RIS_LINE, read_csv, read_header, read_tagged
 from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
-from sentence_experts.corpus.paper import NOTICE_KINDS, Citation, Paper, RecordError, kind_of_type
+from sentence_experts.corpus.paper import Citation, Paper, RecordError, kind_of_type
 from sentence_experts.storage import sha256_text
 
 # A short DOI names a DOI that only doi.org knows.
@@ -59,6 +59,12 @@ _TYPES = {
 }  # fmt: skip
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
+# Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
+_OF_OTHERS = re.compile(
+    r"^.*\b(?:comment|correct\w+|corrigend\w+|errat\w+|reply|republish\w+|response|retract\w+|updat\w+)"
+    r"\s*(?:(?:on|in|of|to|for|from)\b|:).*$",
+    re.I | re.M,
+)
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -153,7 +159,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    for address in filter(None, stated.get("addresses", ())):
+    for address in (_OF_OTHERS.sub("", each) for each in stated.get("addresses", ()) if each):
         for kind, value in _find_identifiers(address):
             identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
@@ -161,7 +167,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         unreadable += " (a short DOI: replace it by the one that it stands for)"
     year, kind = year_in(stated.get("year")), stated.get("article_type") or ""
     # "Editorial" beside the type of a journal article.
-    notice = next((each for each in stated.get("work_types", ()) if kind_of_type(each) in NOTICE_KINDS), None)
+    named = next((each for each in stated.get("work_types", ()) if kind_of_type(each) != "article"), None)
     lists = {name: map(without_tags, stated.get(name, ())) for name in ("authors", "keywords", "mesh")}
     return Paper(
         **identifiers,
@@ -169,7 +175,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         other=f"text:{sha256_text(*(texts[name] or '' for name in _TEXTS[:3]), str(year))[:16]}",
         unreadable_doi=unreadable or None,
         year=year,
-        article_type=notice.lower() if notice else _TYPES.get(kind.lower(), kind or None),
+        article_type=named.lower() if named else _TYPES.get(kind.lower(), kind or None),
         language=_find_language_code(stated.get("language")),
         retracted=stated.get("retracted", False),
         retracts=tuple(work for work in stated.get("retracts", ()) if work.doi or work.pmid),
@@ -320,7 +326,6 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "file": _find_pdf(entry.get("file", [])),
         "title": ": ".join(filter(None, (_first(entry, "title"), _first(entry, "subtitle")))),
         "pmid": _first(entry, "pmid") or (_first(entry, "eprint") if is_pubmed else None),
-        "pmcid": _first(entry, "pmcid"),
         "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),

@@ -139,16 +139,20 @@ _COLLECTIVES = ("collab", "collab-alternatives/collab")
 _NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
 
 
+def _find_each(node: Element, paths: Iterable[str]) -> list[Element]:
+    return [found for path in paths if (found := node.find(path)) is not None]
+
+
 def _read_author(contrib: Element) -> str | None:
     """Return the name of an author; None for editors, translators, and members that a group is made of."""
     kind = (contrib.get("contrib-type") or "author").lower()
     if not kind.startswith(("author", "collab")) or "non-byline" in kind:
         return None
-    for name in filter(None.__ne__, map(contrib.find, _NAMES)):
+    for name in _find_each(contrib, _NAMES):
         if family := first_text(name, "surname"):
             return join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
         return invert_shown(plain_text(name) or "")
-    for group in filter(None.__ne__, map(contrib.find, _COLLECTIVES)):
+    for group in _find_each(contrib, _COLLECTIVES):
         # The name of a group, without the list of its members.
         parts = (("" if each.tag in _NO_NAME else plain_text(each) or "", each.tail or "") for each in group)
         return clean("".join([group.text or "", *chain.from_iterable(parts)]))

@@ -11,10 +11,11 @@ _CC_URL = re.compile(
 )
 _PUBLIC_URL = re.compile(r"creativecommons\.org/publicdomain/(zero|mark)(?:/(\d\.\d))?", re.I)
 _CC_NAME = re.compile(
-    r"(?:creative\s+commons|\bcc)[\s-]*((?:attribution|by)(?:[\s–-]*(?:non[\s-]?commercial|no[\s-]?deriv\w*"
+    r"(?:creative\s+commons|\bcc)[\s-]*((?:attribution|by)(?:[\s,-]*(?:non[\s-]?commercial|no[\s-]?deriv\w*"
     r"|share[\s-]?alike|nc|nd|sa)\b)*)(?:[^.]{0,40}?(\d\.\d))?",
     re.I,
 )
+_DASHES = dict.fromkeys(range(0x2010, 0x2016), "-")
 _CONDITIONS = {
     "NC": re.compile(r"non|\bnc"),
     "ND": re.compile(r"deriv|\bnd"),
@@ -29,12 +30,14 @@ def licence_from_text(text: str) -> str | None:
         return "-".join(part.upper() for part in ("CC", *match.groups()) if part)
     if match := _PUBLIC_URL.search(text):
         return f"{'CC0' if match[1].lower() == 'zero' else 'PDM'}-{match[2] or '1.0'}"
-    if re.search(r"\bCC0\b|CC Zero", text, re.I):
-        return "CC0-1.0"
-    if match := _CC_NAME.search(text):
-        conditions = [short for short, pattern in _CONDITIONS.items() if pattern.search(match[1].lower())]
-        return "-".join(filter(None, ("CC", "BY", *conditions, match[2])))
-    return None
+    names = [
+        ([short for short, pattern in _CONDITIONS.items() if pattern.search(match[1].lower())], match[2])
+        for match in _CC_NAME.finditer(text.translate(_DASHES))
+    ]
+    if names:  # of "Attribution License (CC BY-NC-ND 4.0)" the latter
+        conditions, version = max(names, key=lambda name: len(name[0]))
+        return "-".join(filter(None, ("CC", "BY", *conditions, version)))
+    return "CC0-1.0" if re.search(r"\bCC0\b|CC Zero", text, re.I) else None
 
 
 def licence_of(permissions: list[Element]) -> str | None:
