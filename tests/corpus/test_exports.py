@@ -576,8 +576,10 @@ def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, 
     (tmp_path / "b.bib").write_text(f"@article{{k, title = {{Sleep once more}}, note = {{{note}}}}}")
     found = papers(import_corpus([tmp_path / "a.ris", tmp_path / "b.bib"], workers=1))
     assert sorted((each["title"], each["doi"], each["pmid"]) for each in found) == [
-        ("Sleep again", None, None), ("Sleep in rats", "10.1000/other", None), ("Sleep once more", None, None),
-    ]  # fmt: skip
+        ("Sleep again", None, None),
+        ("Sleep in rats", "10.1000/other", None),
+        ("Sleep once more", None, None),
+    ]
 
 
 @pytest.mark.parametrize("name", ["pmc", "pmcid"])
