@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, RouteError, UsageError, brief, require
 from sentence_experts.models.batching import ParallelCpuEncoder
+from sentence_experts.models.pooling import settings_of
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import (
     GRAPH_FILE,
@@ -349,6 +350,7 @@ def _check_settings(name: str, config: LoadConfig) -> None:
 
 
 def _name_encoder(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:
-    notes = encoder.record.get("notes", {})
-    ModelOrigin(name or source_name(place), place, notes=notes).set(encoder)
+    notes, settings = encoder.record.get("notes", {}), settings_of(encoder)
+    settings["max_length"] = encoder.record["max_length"]
+    ModelOrigin(name or source_name(place), place, notes=notes, settings=settings).set(encoder)
     return encoder
