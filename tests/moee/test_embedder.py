@@ -258,3 +258,14 @@ def test_a_folder_of_other_things_is_not_replaced(olmoe, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds no embedder"):
         MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
+
+
+def test_the_fingerprint_follows_the_prompts(olmoe: Path):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    seen = [embedder.fingerprint]
+    for text in ("Retrieve the crop: ", "Name the organ: "):
+        embedder.prompts = {**embedder.prompts, "sts": text}
+        seen.append(embedder.fingerprint)
+    assert len(set(seen)) == 3
+    embedder.prompts["sts"] = ""
+    assert embedder.fingerprint == seen[0]

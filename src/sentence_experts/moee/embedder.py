@@ -180,7 +180,8 @@ class MoeEmbedder(SentenceTransformer):
             scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
         detail = self.alpha if self.parts == SUM else None
         made = f"{self._reading()} {self.parts} {detail} {scores}"
-        return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
+        prompts = (f"{name}={text}" for name, text in self.prompts.items() if text)
+        return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None), *prompts)
 
     def _reading(self) -> dict[str, Any]:
         """Return the settings that states depend on besides the weights, the cache's precision included."""
