@@ -163,11 +163,15 @@ def test_the_planted_alpha_is_chosen(embedder, planted):
     for scores in ([1.0] * len(first), [1.0, 2.0]):
         with pytest.raises(UsageError, match="alpha needs"):
             embedder.choose_alpha(first[: len(scores)], second[: len(scores)], scores)
+    with pytest.raises(UsageError, match="no alpha can be chosen"):
+        embedder.choose_alpha(first, second, [float("nan"), *range(1, len(first))])
 
 
 def test_standard_scores_are_fitted_once(olmoe, texts):
     embedder = MoeEmbedder(str(olmoe), parts="concat", device="cpu")
     embedder.fit_standard(texts)
+    assert embedder.with_prompt(embedder.settings["prompt"]).fitted is embedder.fitted
+    assert embedder.with_prompt("style").fitted is None
     found = embedder.encode(texts)
     assert found.mean(axis=0) == pytest.approx(0, abs=1e-5)
     assert np.abs(embedder.encode([texts[1]])[0] - found[1]).max() < 1e-4
