@@ -81,7 +81,7 @@ def encode(
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
             text per line; optionally gzipped), or a table or series in memory. Into a folder: a file, folder
             or pattern (`papers/*.parquet`), or several; of folders and patterns, the Parquet and JSON-lines
-            files.
+            files in which no part of the name begins with a dot or an underscore.
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet, or a folder.
         overwrite: start over, replacing other vectors.
