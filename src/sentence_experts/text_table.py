@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sentence_experts.errors import InputError
+from sentence_experts.storage import sha256_text
 from sentence_experts.tables import (
     BadRowError,
     Table,
     as_identifier,
     as_text,
     fingerprint,
+    format_of,
+    is_path,
     name_of_table,
     read_columns,
     read_rows,
@@ -82,7 +85,10 @@ class TextTable:
 
     def fingerprint(self) -> str:
         """Return a hash of the file, or of the texts in memory."""
-        return fingerprint(self.source)[1]
+        content = fingerprint(self.source)[1]
+        # The bytes of a .txt file are other texts under the name of a .csv file.
+        kind = format_of(str(self.source)) if is_path(self.source) else None
+        return sha256_text(content, kind) if kind in ("lines", "tsv") else content
 
     def columns(self) -> list[str]:
         """Return the text column, and the id column behind it; nothing if the table is empty.

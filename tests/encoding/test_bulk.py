@@ -19,6 +19,7 @@ from sentence_experts.encoding.text_files import count_rows, find_tables, read_c
 from sentence_experts.encoding.vector_files import Encoded
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.surgery.extend import extend
 from sentence_experts.storage import PartStore
 
 SETTINGS = {"column": "text", "id_column": "id", "chunk_size": 8, "shard_size": 16}
@@ -62,6 +63,16 @@ def test_a_folder_has_the_vectors_of_encode_with_their_ids_and_a_column_per_rout
     with pytest.raises(UsageError, match="name one of the columns crops, neuro"):
         encoded.vectors()
     assert list(encoded.to_pandas().columns) == ["row", "id", "crops", "neuro"]
+
+
+def test_a_folder_with_a_part_missing_or_changed_is_refused(encoded, tmp_path):
+    for change in (Path.unlink, lambda part: shutil.copyfile(encoded.files[0], part)):
+        copied = Encoded.open(shutil.copytree(encoded.path, tmp_path / "vectors", dirs_exist_ok=True))
+        assert np.array_equal(copied.vectors("crops"), encoded.vectors("crops"))
+        change(copied.files[1])
+        for read in (copied.vectors, lambda _, copied=copied: copied.to_pandas()):
+            with pytest.raises(InputError, match=r"part-000001\.parquet (is missing|has changed)"):
+                read("crops")
 
 
 class StoppedError(Exception):
@@ -108,7 +119,7 @@ def test_an_interrupted_run_writes_only_what_is_missing_or_damaged(
     first.write_bytes(damaged)
     with pytest.raises(InputError, match=r"part-000000.* has changed since it was written"):
         encode(model, partitions[0], out=out, route="all", **SETTINGS)
-    with pytest.raises(InputError, match=r"part-000000.*damaged"):
+    with pytest.raises(InputError, match=r"part-000000.* has changed since it was written"):
         list(Encoded.open(out).batches())
 
 
@@ -205,3 +216,47 @@ def test_what_cannot_go_into_a_folder_is_refused(model, partitions, tmp_path):
     with pytest.raises(UsageError, match=r"`route=crops,.*: only a folder holds"):
         encode(model, ["a text"], route="crops,neuro")
     assert {file.name for file in tmp_path.iterdir()} == {"mine.txt"}
+
+
+def test_hidden_folders_are_left_out_unless_they_are_named(tmp_path):
+    for name in ("a.jsonl", ".ipynb_checkpoints/a.jsonl", "_temporary/0/a.jsonl", "b/a.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text('{"text": "x"}\n')
+
+    def found(given):
+        return [
+            table.source.relative_to(tmp_path).as_posix() for table in find_tables(str(given), None, None)
+        ]
+
+    assert found(tmp_path) == found(tmp_path / "**" / "*.jsonl") == ["a.jsonl", "b/a.jsonl"]
+    assert found(tmp_path / "_temporary") == found(tmp_path / "_temporary" / "*" / "*.jsonl")
+    assert found(tmp_path / "_temporary") == ["_temporary/0/a.jsonl"]
+
+
+def test_a_file_under_two_names_is_given_twice(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "a.jsonl").write_text('{"text": "x"}\n')
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for other in ("a/../a/a.jsonl", "link/a.jsonl", "a/a.jsonl"):
+        with pytest.raises(UsageError, match="given twice"):
+            find_tables([str(tmp_path / "a" / "a.jsonl"), str(tmp_path / other)], None, None)
+
+
+def test_a_folder_that_exists_is_no_pattern(tmp_path):
+    for name in ("x[1]", "x1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_text('{"text": "x"}\n')
+    (table,) = find_tables(str(tmp_path / "x[1]" / "*.jsonl"), None, None)
+    assert table.source.parent.name == "x[1]"
+
+
+def test_two_routes_of_one_column_are_refused(plain_model, tmp_path):
+    model = extend(load(plain_model, device="cpu"), ["row", "vector_row"])
+    write = lambda route: encode(model, [str(tmp_path / "a.jsonl")], out=tmp_path / route, route=route)  # noqa: E731
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
+    with pytest.raises(UsageError, match="two routes would have the column vector_row"):
+        write("all")
+    assert [write(route).routes for route in ("row", "vector_row")] == [
+        {"vector_row": "row"},
+        {"vector_row": "vector_row"},
+    ]

@@ -39,16 +39,27 @@ class StoppedError(Exception):
     pass
 
 
-def test_a_damaged_file_of_vectors_is_refused(tmp_path, plain):
-    out = tmp_path / "v.npy"
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_a_damaged_file_of_vectors_is_refused(tmp_path, plain, ending):
+    out = tmp_path / f"v.{ending}"
     encoded = encode(plain, write_texts(tmp_path, "a.txt"), out=out)
     whole = out.read_bytes()
     assert encoded.vectors().shape == (encoded.texts, encoded.dimension)
-    for damaged in (whole[:-1] + bytes([whole[-1] ^ 64]), whole[:-4]):
+    middle = len(whole) // 2
+    for damaged in (whole[:middle] + bytes([whole[middle] ^ 64]) + whole[middle + 1 :], whole[:-4]):
         out.write_bytes(damaged)
         for reader in (encoded, Encoded.open(out)):
-            with pytest.raises(InputError, match=r"v\.npy has changed since it was written"):
+            with pytest.raises(InputError, match=rf"v\.{ending} has changed since it was written"):
                 reader.vectors()
+
+
+def test_the_same_bytes_are_other_texts_under_another_ending(tmp_path, plain):
+    (tmp_path / "a.txt").write_text("text\nOne text.\nAnother.\n")
+    assert encode(plain, tmp_path / "a.txt", out=tmp_path / "v.npy").texts == 3
+    (tmp_path / "a.txt").rename(tmp_path / "a.csv")
+    with pytest.raises(UsageError, match="another input"):
+        encode(plain, tmp_path / "a.csv", out=tmp_path / "v.npy")
+    assert encode(plain, tmp_path / "a.csv", out=tmp_path / "v.npy", overwrite=True).texts == 2
 
 
 @pytest.mark.parametrize("ending", ["npy", "parquet"])

@@ -5,14 +5,17 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.evaluation.models import (
     ModelRun,
     RouteMap,
     check_names,
+    identity_of,
     model_runs,
     named_models,
     setting_of,
 )
+from sentence_experts.models.loading import load
 
 DOMAINS = ["copd", "skin: cancer"]
 
@@ -103,3 +106,20 @@ def test_models_with_equal_labels_and_no_models_are_refused():
             model_runs(models)
     with pytest.raises(UsageError, match="nothing to evaluate"):
         model_runs([])
+
+
+def test_the_order_of_models_and_which_are_baselines_decide_the_results():
+    def identity(models: list[str], baseline: list[str] = []):  # noqa: B006
+        return identity_of(model_runs(models, baseline), EncodingOptions())
+
+    kinds = [identity(["a", "b"]), identity(["b", "a"]), identity(["a"], ["b"]), identity(["b"], ["a"])]
+    assert all(kinds.count(each) == 1 for each in kinds)
+    assert identity([], ["a"]) != identity(["a"])
+
+
+def test_a_model_in_memory_is_the_one_of_its_path_unless_its_settings_differ(plain_model: Path):
+    def identity(source):
+        return identity_of(model_runs({"m": source}), EncodingOptions())
+
+    assert identity(load(plain_model, device="cpu")) == identity(plain_model)
+    assert identity(load(plain_model, device="cpu", max_length=8)) != identity(plain_model)

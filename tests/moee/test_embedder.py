@@ -165,11 +165,15 @@ def test_the_planted_alpha_is_chosen(embedder, planted):
     for scores in ([1.0] * len(first), [1.0, 2.0]):
         with pytest.raises(UsageError, match="alpha needs"):
             embedder.choose_alpha(first[: len(scores)], second[: len(scores)], scores)
+    with pytest.raises(UsageError, match="no alpha can be chosen"):
+        embedder.choose_alpha(first, second, [float("nan"), *range(1, len(first))])
 
 
 def test_standard_scores_are_fitted_once(olmoe, texts):
     embedder = MoeEmbedder(str(olmoe), parts="concat", device="cpu")
     embedder.fit_standard(texts)
+    assert embedder.with_prompt(embedder.settings["prompt"]).fitted is embedder.fitted
+    assert embedder.with_prompt("style").fitted is None
     found = embedder.encode(texts)
     assert found.mean(axis=0) == pytest.approx(0, abs=1e-5)
     assert np.abs(embedder.encode([texts[1]])[0] - found[1]).max() < 1e-4
@@ -261,3 +265,14 @@ def test_a_folder_of_other_things_is_not_replaced(olmoe, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds no embedder"):
         MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
+
+
+def test_the_fingerprint_follows_the_prompts(olmoe: Path):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    seen = [embedder.fingerprint]
+    for text in ("Retrieve the crop: ", "Name the organ: "):
+        embedder.prompts = {**embedder.prompts, "sts": text}
+        seen.append(embedder.fingerprint)
+    assert len(set(seen)) == 3
+    embedder.prompts["sts"] = ""
+    assert embedder.fingerprint == seen[0]

@@ -364,12 +364,19 @@ def test_record_of_another_file_costs_no_other_file(tmp_path: Path, moved: bool)
     assert encode(tmp_path / "kept.npy", {"seed": 3}, 2) == ("finished", 0)
 
 
-def test_parts_of_a_replacement_that_failed_go_with_the_finished_file(tmp_path: Path):
+def test_parts_of_a_replacement_stay_where_the_old_file_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     out = tmp_path / "v.npy"
-    encode(out, {}, 2)
-    encode(out, {"seed": 2}, 1, overwrite=True)
-    assert (tmp_path / ".v.npy.parts").exists()
-    assert encode(out, {}, 2)[0] == "finished"
+    encode(out, {}, 3, total=3)
+    caplog.set_level("INFO")
+    encode(out, {"seed": 2}, 2, total=3, overwrite=True)
+    assert encode(out, {}, 3, total=3)[0] == "finished"
+    assert ".v.npy.parts holds what an interrupted command" in caplog.text
+    assert encode(out, {"seed": 2}, 3, total=3) == ("unfinished", 2)
+    caplog.clear()
+    assert encode(out, {"seed": 2}, 3, total=3)[0] == "finished"
+    assert "interrupted" not in caplog.text
     assert files(tmp_path) == {"v.npy", "v.npy.json"}
 
 

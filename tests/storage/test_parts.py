@@ -48,3 +48,11 @@ def test_folder_without_readable_settings_is_emptied(tmp_path: Path):
     write(parts, 0, "")
     (tmp_path / "settings.json").write_text("{")
     assert not PartStore.open(tmp_path, {}, ".txt").is_done(0)
+
+
+def test_parts_beyond_a_million_keep_their_order(tmp_path: Path):
+    parts = PartStore.open(tmp_path / "parts", {}, ".txt")
+    numbers = [99_999, 100_000, 999_999, 1_000_000, 1_000_001]
+    for number in reversed(numbers):
+        write(parts, number, str(number))
+    assert [int(key) for key in parts.keys()] == numbers  # noqa: SIM118

@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.training.config import TrainConfig
@@ -135,6 +136,14 @@ def test_run_without_checkpoint_can_be_started_again(
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     short = SHORT.model_copy(update={"max_steps": 2})
     assert train(str(experts_model), pairs, short, tmp_path / "run").steps == 2
+
+
+def test_a_shorter_model_in_memory_is_another_run(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
+    config = SHORT.model_copy(update={"max_steps": 1})
+    train(load(experts_model, device="cpu"), pairs, config, tmp_path / "run")
+    assert train(str(experts_model), pairs, config, tmp_path / "run").steps == 1  # finished already
+    with pytest.raises(UsageError, match="another model"):
+        train(load(experts_model, device="cpu", max_length=8), pairs, config, tmp_path / "run")
 
 
 def test_other_folders_and_missing_models_are_refused(

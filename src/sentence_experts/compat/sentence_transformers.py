@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
@@ -41,6 +42,25 @@ def share_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
         first.processor = copy.deepcopy(first.processor)
     name, _ = next(model.named_children())
     return share_weights(model, **{name: first})
+
+
+def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
+    """Return the classes of a model's tokenizer and of its steps, and the size of its vocabulary."""
+    tokenizer = getattr(model, "tokenizer", None)
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    steps = ("normalizer", "pre_tokenizer", "model", "post_processor")
+    kinds = [tokenizer, *(getattr(fast, step) for step in steps if fast is not None)]
+    size = 0 if fast is None else fast.get_vocab_size()
+    return [*(type(each).__qualname__ for each in kinds), size]
+
+
+def tokenizer_text(model: SentenceTransformer) -> str:
+    """Return a fast tokenizer as JSON without the limits that each call changes; "" for another one."""
+    fast = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
+    if fast is None:
+        return ""
+    content = json.loads(fast.to_str())
+    return json.dumps({**content, "truncation": None, "padding": None}, sort_keys=True)
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:

@@ -28,6 +28,7 @@ from sentence_experts.encoding.vector_files import (
     Encoded,
     check_form,
     is_folder,
+    part_name,
     write_parquet,
     write_vectors,
 )
@@ -80,7 +81,7 @@ def encode(
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
             text per line; optionally gzipped), or a table or series in memory. Into a folder: a file, folder
             or pattern (`papers/*.parquet`), or several; of folders and patterns, the Parquet and JSON-lines
-            files.
+            files in which no part of the name begins with a dot or an underscore.
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet, or a folder.
         overwrite: start over, replacing other vectors.
@@ -164,14 +165,22 @@ def _open_encoder(
 
 
 def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: bool) -> Routes:
-    """Return column -> route of its vectors; a file has one column."""
+    """Return column -> route of its vectors; a file has one column.
+
+    Raises:
+        RouteError: the model needs a route, or does not know one.
+        UsageError: two routes would have one column.
+    """
     if not in_folder:
         return {VECTOR: known.choose(names[0] if names else None)}
     if names == [ALL_ROUTES] and ALL_ROUTES not in known.prompts and known.prompts:
         routes: list[str | None] = list(known.prompts)
     else:
         routes = [known.choose(name) for name in dict.fromkeys(names or (None,))]
-    return {f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR: route for route in routes}
+    columns = [f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR for route in routes]
+    if twice := next((name for place, name in enumerate(columns) if name in columns[:place]), None):
+        raise UsageError(f"two routes would have the column {twice}: give each its own folder, with `route`")
+    return dict(zip(columns, routes, strict=True))
 
 
 def _encode_to_disk(
@@ -217,7 +226,7 @@ def _encode_to_disk(
     with place.replacing() as temporary:
         if in_folder:
             for number, part in enumerate(parts.paths()):
-                _link(part, temporary / f"part-{number:06d}{PARQUET}")
+                _link(part, temporary / part_name(number))
         elif temporary.suffix == NPY:
             write_vectors(temporary, parts.paths(), counts["texts"], config.precision)
         else:

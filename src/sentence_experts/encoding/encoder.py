@@ -18,9 +18,9 @@ from sentence_experts.models.batching import BATCHING, ParallelCpuEncoder, Runti
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import LoadConfig, is_decoder, load
 from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
-from sentence_experts.models.pooling import pooling_of
+from sentence_experts.models.pooling import pooling_of, settings_of
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.sources import NAME, name_of, notes_of
+from sentence_experts.models.sources import NAME, ModelOrigin, name_of, notes_of
 from sentence_experts.models.torch_runtime import TorchRuntime
 from sentence_experts.progress import Advance, unseen
 
@@ -202,13 +202,11 @@ class BatchEncoder:
 
     def cache_key(self, route: str | None) -> dict[str, Any]:
         """Return the cache key of a route's vectors: the settings that decide them, up to rounding."""
-        return {
-            "fingerprint": fingerprint_of(self.model, route),
-            "route": route,
-            "pooling": self.pooling,
-            "max_length": self.model.max_seq_length,
-            "number_type": str(self.model.dtype),
-        }
+        settings = settings_of(self.model)
+        del settings["default_prompt_name"]  # the route says which prompt the texts have
+        if settings["truncate_dim"] == ModelOrigin.of(self.model).settings.get("truncate_dim"):
+            del settings["truncate_dim"]
+        return {"fingerprint": fingerprint_of(self.model, route), "route": route, **settings}
 
     @property
     def rounding_settings(self) -> dict[str, Any]:

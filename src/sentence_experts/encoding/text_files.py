@@ -29,17 +29,21 @@ def find_tables(sources: Table, column: str | None, id_column: str | None) -> li
     if not given or not all(map(is_path, given)):
         raise UsageError("a folder of vectors is made of files: give their paths, or a file as `out`")
     found = [file for each in given for file in _find_files(Path(each))]
-    if twice := next((file for number, file in enumerate(found) if file in found[:number]), None):
-        raise UsageError(f"{twice}: given twice")
+    places: dict[Path, Path] = {}
+    for file in found:
+        if (other := places.setdefault(file.resolve(), file)) is not file:
+            raise UsageError(f"{file}: given twice" + (f", as {other} too" if other != file else ""))
     return [TextTable(file, column, id_column) for file in found]
 
 
 def _find_files(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
-    pattern = str(source.relative_to(source.anchor))
-    files = source.rglob("*") if source.is_dir() else Path(source.anchor or ".").glob(pattern)
-    tables = sorted(file for file in files if file.is_file() and format_of(file) and file.name[0] not in "._")
+    # Folders whose names are written out may have brackets in them, or be hidden.
+    base = next(folder for folder in (source, *source.parents) if folder.is_dir())
+    files = base.rglob("*") if base == source else base.glob(str(source.relative_to(base)))
+    hidden = lambda file: any(part[0] in "._" for part in file.relative_to(base).parts)  # noqa: E731
+    tables = sorted(file for file in files if file.is_file() and format_of(file) and not hidden(file))
     found = [file for file in tables if format_of(file) in _IN_FOLDERS]
     if not found:
         raise InputError(f"{source}: no such file, or no Parquet or JSON-lines files in it")

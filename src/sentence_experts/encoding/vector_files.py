@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,11 @@ _ROWS_PER_BATCH = 4096
 def is_folder(out: Path | str) -> bool:
     """Return whether vectors go to a folder: an existing one, or a name without an ending."""
     return Path(out).is_dir() or not Path(out).suffix
+
+
+def part_name(number: int) -> str:
+    """Return the name of a file in a folder of vectors."""
+    return f"part-{number:06d}{PARQUET}"
 
 
 def check_form(out: Path, precision: str) -> None:
@@ -89,14 +95,18 @@ class Encoded:
     @property
     def files(self) -> list[Path]:
         """The files, in the order of the texts."""
-        return sorted(self.path.glob(f"part-*{PARQUET}")) if self.path.is_dir() else [self.path]
+        if not self.path.is_dir():
+            return [self.path]
+        parts = math.ceil(self.texts / self.settings["shard_size"])
+        return [self.path / part_name(number) for number in range(parts)]
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of Parquet files: `row`, `id` (if wanted) and a column of vectors for each route.
 
         Raises:
-            InputError: a file is damaged.
+            InputError: a file is missing, damaged or changed.
         """
+        check_unchanged(self.path)
         for file in self.files:
             try:
                 with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
@@ -111,7 +121,7 @@ class Encoded:
 
         Raises:
             UsageError: there is no such column, or none is named of several.
-            InputError: a file is damaged.
+            InputError: a file is missing, damaged or changed.
         """
         if (name := column or (next(iter(self.routes)) if len(self.routes) == 1 else "")) not in self.routes:
             raise UsageError(f"name one of the columns {', '.join(self.routes)}")

@@ -14,7 +14,7 @@ from typing import Any
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
-from sentence_experts.models.files.fingerprint import fingerprint_of, source_fingerprint
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings, source_fingerprint
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import NAME, hub_commit, model_folder, name_of, source_name
 from sentence_experts.names import LABEL
@@ -55,7 +55,7 @@ class ModelRun:
     def fingerprint(self) -> str:
         """Return the hash of the model, without loading it if it is a folder."""
         if not isinstance(self.source, str | Path):
-            return fingerprint_of(self.source)
+            return fingerprint_with_settings(self.source)
         place = model_folder(str(self.source))
         return source_fingerprint(place, hub_commit(place))
 
@@ -205,4 +205,8 @@ def identity_of(runs: Sequence[ModelRun], config: EncodingOptions) -> dict[str, 
     """Return the models and settings that decide the results, apart from the data."""
     models = {run.label: {"of": run.model, "fingerprint": run.fingerprint()} for run in runs}
     chosen = config.model_dump(mode="json", exclude={"cache", "batch_size", "device"})
-    return {"models": models, "config": chosen}
+    identity: dict[str, Any] = {"models": models, "config": chosen}
+    baselines = [run.label for run in runs if run.is_baseline]
+    if len(runs) > 1 or baselines:
+        identity |= {"order": [run.label for run in runs], "baselines": baselines}
+    return identity

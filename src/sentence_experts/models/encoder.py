@@ -23,6 +23,7 @@ from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.pooling import make_pooled_model, place_of_pooling
 from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.known_routes import start_of
 from sentence_experts.models.routes.routes import Route, describe
 from sentence_experts.models.routes.sequence_router import RouterChoices, router_choices
 from sentence_experts.models.routes.task_types import with_task_types, without_task_types
@@ -317,7 +318,7 @@ class ExpertEncoder(SentenceTransformer):
     def _begins_with_route(self, text: Any) -> bool:
         start = text if isinstance(text, str) else text[0]
         longest = max(len(route.text) for route in self.routes)
-        ids = tuple(self.tokenizer(start[: longest + 1])["input_ids"])
+        ids = tuple(self.tokenizer(start_of(start, longest + 1))["input_ids"])
         return any(ids[: len(route.token_ids)] == route.token_ids for route in self.routes)
 
 

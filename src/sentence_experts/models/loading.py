@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.layers.weight_files import EXPERT_FILES
+from sentence_experts.models.pooling import settings_of
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.released import is_released
 from sentence_experts.models.sources import (
@@ -28,6 +30,7 @@ from sentence_experts.models.sources import (
     load_quietly,
     model_folder,
     notes_of,
+    origin_of,
     source_name,
 )
 from sentence_experts.progress import announce
@@ -146,6 +149,7 @@ def _load_files(source: str, config: LoadConfig) -> SentenceTransformer:
 
         return onnx_encoder.open_graph(place, config) if is_graph else onnx_encoder.open_minilm(config)  # type: ignore[return-value]
     load_quietly()
+    origin = ModelOrigin.of_files(name, place)
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
     try:
         with announce(f"loading {name}"):
@@ -160,9 +164,10 @@ def _load_files(source: str, config: LoadConfig) -> SentenceTransformer:
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     if not is_folder:
         commit = hub_commit(place, config.revision)
-    ModelOrigin(name, place, commit, notes=notes_of(place)).set(model)
+    origin = replace(origin, commit=commit, notes=notes_of(place), settings=settings_of(model))
     if opener is _open:
         model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
+    origin.set(model)
     return model
 
 
@@ -261,7 +266,10 @@ def _with_settings(
     changes = _find_changes(model, config, given)
     if changes and not in_place:
         shares = changes.keys() <= {"pooling", "max_length"}
+        origin = origin_of(model)
         model = share_all_but_tokenizer(model) if shares else copy.deepcopy(model)
+        if origin is not None:
+            origin.set(model)
     for change in changes.values():
         change(model)
     return model

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, RouteError, UsageError, brief, require
 from sentence_experts.models.batching import ParallelCpuEncoder
-from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.pooling import settings_of
+from sentence_experts.models.routes.known_routes import KnownRoutes, start_of
 from sentence_experts.models.sources import (
     GRAPH_FILE,
     NAME,
@@ -30,6 +31,7 @@ from sentence_experts.models.sources import (
     read_graph,
     source_name,
 )
+from sentence_experts.storage import sha256_settings, sha256_text
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
@@ -43,6 +45,7 @@ MINILM = Path(__file__).parent / "minilm"  # graph of minilm without weights (`s
 SLOWER = ["SkipLayerNormFusion", "BiasGeluFusion"]
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 _FITTING = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_code"})  # settings of `load`
+_FIXED = ("max_seq_length", "truncate_dim")  # attributes that a graph cannot follow
 
 
 class GraphTokenizer:
@@ -131,13 +134,14 @@ class OnnxEncoder:
         """Open the graph in a folder; its weights and tokenizer may be in another one."""
         self.record = read_graph(folder / GRAPH_FILE)
         read = [each for each in (self.record["max_length"], max_length) if each is not None]
-        self.max_seq_length = min(read, default=None)
+        vars(self)["max_seq_length"] = min(read, default=None)
         self.tokenizer = GraphTokenizer((weights or folder) / TOKENIZER_FILE, self.max_seq_length)
         if max_length is not None and max_length <= (special := self.tokenizer.num_special_tokens_to_add()):
             raise UsageError(
                 f"`max_length={max_length}`: no room for text beside the {special} tokens of the model"
             )
         self.prompts = dict(KnownRoutes.of_graph("", self.record).prompts)
+        self._own_prompts = dict(self.prompts)
         self.default_prompt_name: str | None = self.record.get("default_prompt_name")
         self.config = SimpleNamespace(**self.record.get("config", {}))
         self.pooling: str | None = self.record.get("pooling")
@@ -158,6 +162,11 @@ class OnnxEncoder:
         raise _NotInGraphError(
             f"{self._folder} is an ONNX graph, which only encodes: give the model that it was exported from"
         )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED:
+            raise UsageError(f"`{name}` of an ONNX graph cannot change; `load` cuts texts at `max_length`")
+        super().__setattr__(name, value)
 
     def __getitem__(self, place: int) -> Any:
         return self.modules  # the error above
@@ -195,9 +204,16 @@ class OnnxEncoder:
         return int(self.record["dimension"])
 
     def route_fingerprint(self, route: str | None = None) -> str:
-        """Return the hash of everything that decides a route's or all vectors, as in the exported model."""
+        """Return the hash of everything that decides a route's or all vectors: the exported model's.
+
+        It is another one where the prompts have changed since the graph was opened.
+        """
         fingerprints = self.record["fingerprints" if self._output == VECTOR else "pooled_fingerprints"]
-        return str(fingerprints.get(route or "", fingerprints[""]))
+        known = str(fingerprints.get(route or "", fingerprints[""]))
+        prompts, own = (
+            each if route is None else {route: each.get(route)} for each in (self.prompts, self._own_prompts)
+        )
+        return known if prompts == own else sha256_text(known, sha256_settings(prompts))
 
     @property
     def scales_after_pooling(self) -> bool:
@@ -260,8 +276,8 @@ class OnnxEncoder:
     def _begins_with_route(self, text: str) -> bool:
         """Return whether a text names its route, as `ExpertEncoder` reads it; never for a dense model."""
         routes = self.record.get("route_tokens", ())
-        longest = max(map(len, self.prompts.values()), default=0)
-        ids = self.tokenizer(text[: longest + 1])["input_ids"] if routes else []
+        longest = max(map(len, self._own_prompts.values()), default=0)
+        ids = self.tokenizer(start_of(text, longest + 1))["input_ids"] if routes else []
         return any(ids[: len(route)] == route for route in routes)
 
     def tokenize(
@@ -349,6 +365,7 @@ def _check_settings(name: str, config: LoadConfig) -> None:
 
 
 def _name_encoder(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:
-    notes = encoder.record.get("notes", {})
-    ModelOrigin(name or source_name(place), place, notes=notes).set(encoder)
+    notes, settings = encoder.record.get("notes", {}), settings_of(encoder)
+    settings["max_length"] = encoder.record["max_length"]
+    ModelOrigin(name or source_name(place), place, notes=notes, settings=settings).set(encoder)
     return encoder

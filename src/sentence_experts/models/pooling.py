@@ -1,4 +1,7 @@
-"""The pooling of token vectors into the vector of a text: its name, its replacement, and length 1."""
+"""The pooling of token vectors into the vector of a text: its name, its replacement, and length 1.
+
+And the other settings that decide a vector.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,17 @@ def pooling_of(model: SentenceTransformer) -> str | None:
         if mode is not None:
             return "+".join(mode)
     return None
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Return the settings of a model that decide its vectors, beside what `fingerprint_of` covers."""
+    return {
+        "pooling": pooling_of(model),
+        "max_length": model.max_seq_length,
+        "number_type": str(model.dtype),
+        "truncate_dim": getattr(model, "truncate_dim", None),
+        "default_prompt_name": getattr(model, "default_prompt_name", None),
+    }
 
 
 def set_pooling(model: SentenceTransformer, pooling: str) -> None:

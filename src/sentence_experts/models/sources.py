@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, require
-from sentence_experts.storage import check_unchanged, check_version, read_json, sha256_file
+from sentence_experts.storage import (
+    RECORD,
+    check_unchanged,
+    check_version,
+    file_state,
+    read_json,
+    sha256_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +44,7 @@ FORMAT_VERSION = 1  # version of the format of saved models with experts
 RUN_FILE = "run.json"  # file beside the model of a training run
 SETS_FILE = "sets.json"  # file of a fitted model: the rows of the table in each set
 CARD = "README.md"
+_IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # suffixes of files that do not change a vector
 NOTED = "sentence_experts"  # key in a card's metadata
 UNTRAINED = "UNTRAINED: identical to the base"
 # File that marks a folder of another kind -> function that opens it, given the folder and a `LoadConfig`.
@@ -188,13 +197,15 @@ class ModelOrigin:
 
     Attributes:
         name: name of the model in results.
-        place: folder or hub id of the model; "" if it has no files, or differs from them.
+        place: absolute path or hub id of the model; "" if it has no files.
         commit: commit of a hub model.
         arithmetic: arithmetic of the model, if it differs from its files.
         notes: notes of training (`notes_of`).
-        prompts: prompts of the model when it was loaded.
-        changes: number of changes of each weight in place before the model was loaded.
-        usual_changes: number of such changes of weights that were added later.
+        files: the folder's files before they were read, and what changes with their bytes.
+        settings: settings of the model as its files have them (`fingerprint.settings_of`).
+        hashes: hashes of the files that were computed while they were those that were read.
+        state: prompts, kinds of modules and kind of tokenizer of the model when it was loaded.
+        parts: its weights and tokenizer then (`KnownParts`); None for a graph.
     """
 
     name: str = ""
@@ -202,9 +213,14 @@ class ModelOrigin:
     commit: str | None = None
     arithmetic: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    prompts: Mapping[str, Any] = field(default_factory=dict)
-    changes: Mapping[str, int] = field(default_factory=dict)
-    usual_changes: int = 0
+    files: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    hashes: dict[Any, str] = field(default_factory=dict)
+    state: Mapping[str, Any] | None = None
+    parts: Any = None
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update({**vars(ModelOrigin()), **state})  # earlier versions pickled other fields
 
     @staticmethod
     def of(model: Any) -> ModelOrigin:
@@ -212,39 +228,79 @@ class ModelOrigin:
         origin: ModelOrigin = getattr(model, _ORIGIN, None) or ModelOrigin()
         return origin
 
+    @classmethod
+    def of_files(cls, name: str, place: str) -> ModelOrigin:
+        """Return the origin of a model whose files will be read now."""
+        place = os.path.abspath(place) if Path(place).exists() else place
+        return cls(name, place, files=_file_states(place))
+
     def set(self, model: Any) -> None:
         """Note that a model is as its files are."""
-        noted = replace(self, prompts=dict(model.prompts), changes=_changes(model))
-        setattr(model, _ORIGIN, noted)
+        setattr(model, _ORIGIN, replace(self, state=_state_of(model), parts=_parts_of(model)))
 
     def holds(self, model: Any) -> bool:
-        """Return whether the files are there, and the model is still as they are."""
-        if not self.place or (self.commit is None and not Path(self.place).is_dir()):
+        """Return whether the model has files, and is as they were, but for its settings.
+
+        Nothing of the model is read: changes of `weight.data`, or within the tokenizer's rules, are missed.
+        """
+        if not self.place or self.state != _state_of(model):
             return False
-        known, usual = self.changes, self.usual_changes
-        unchanged = all(count <= known.get(name, usual) for name, count in _changes(model).items())
-        return unchanged and dict(model.prompts) == self.prompts
+        return self.parts is None or bool(self.parts.are(_named_parts(model)))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, where each weight counts its changes from zero."""
-        from sentence_experts.compat.torch import changes_when_unpickled
-
-        return {**vars(self), "changes": {}, "usual_changes": changes_when_unpickled()}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ModelOrigin:
-        return replace(self, changes={})
+    def has_files(self) -> bool:
+        """Return whether the files are still those that were read, or of a known commit."""
+        return self.commit is not None or (bool(self.files) and _file_states(self.place) == self.files)
 
 
-def _changes(model: Any) -> dict[str, int]:
-    if not hasattr(model, "named_parameters"):  # a graph, which nothing changes
-        return {}
-    from sentence_experts.compat.torch import changes_of
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a model's folder that may change a vector: no cards, records or hidden files."""
+    return sorted(file for file in folder.rglob("*") if file.is_file() and _is_decisive(file, folder))
 
-    return {name: changes_of(weight) for name, weight in model.named_parameters()}
+
+def _is_decisive(file: Path, folder: Path) -> bool:
+    parts = file.relative_to(folder).parts
+    described = file.suffix in _IGNORED_SUFFIXES or file.name in (RECORD, SETS_FILE)
+    return not described and not any(part.startswith((".", "checkpoint-")) for part in parts)
+
+
+def _file_states(place: str) -> dict[str, tuple[int, ...]]:
+    """Return what changes with the bytes of a folder's files, but for ctime: a backup by links sets it."""
+    return {str(file): file_state(file)[:3] for file in files_of(Path(place))}
+
+
+def _state_of(model: Any) -> dict[str, Any]:
+    """Return the prompts of a model, and the kinds of its modules and tokenizer."""
+    prompts = {"prompts": dict(model.prompts)}
+    if _is_graph(model):
+        return prompts
+    from sentence_experts.compat.sentence_transformers import tokenizer_kind
+
+    modules = [type(module).__qualname__ for module in model.children()]
+    return {**prompts, "modules": modules, "tokenizer": tokenizer_kind(model)}
+
+
+def _parts_of(model: Any) -> Any:
+    if _is_graph(model):
+        return None
+    from sentence_experts.compat.torch import KnownParts
+
+    return KnownParts(_named_parts(model), _may_go)
+
+
+def _may_go(name: str) -> bool:
+    return ".experts." in name  # one that is not in use may leave the memory
+
+
+def _named_parts(model: Any) -> dict[str, Any]:
+    return {**dict(model.named_parameters()), "tokenizer": getattr(model, "tokenizer", None)}
+
+
+def _is_graph(model: Any) -> bool:
+    return not hasattr(model, "named_parameters")  # nothing changes it
 
 
 def origin_of(model: Any) -> ModelOrigin | None:
-    """Return the origin of a model that `load` opened; None if it has changed or its files are gone."""
+    """Return the origin of a model that `load` opened; None if the model has changed since."""
     origin = ModelOrigin.of(model)
     return origin if origin.holds(model) else None
 

@@ -180,7 +180,8 @@ class MoeEmbedder(SentenceTransformer):
             scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
         detail = self.alpha if self.parts == SUM else None
         made = f"{self._reading()} {self.parts} {detail} {scores}"
-        return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
+        prompts = (f"{name}={text}" for name, text in self.prompts.items() if text)
+        return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None), *prompts)
 
     def _reading(self) -> dict[str, Any]:
         """Return the settings that states depend on besides the weights, the cache's precision included."""
@@ -197,10 +198,11 @@ class MoeEmbedder(SentenceTransformer):
         return other
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
-        """Return the same model with another prompt."""
+        """Return the same model with another prompt, and so without standard scores that were fitted."""
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt, reader.prompt.published)
         other = share_weights(self, **{"0": reader})
+        other.fitted = self.fitted if prompt == self.settings["prompt"] else None
         other.settings = {**self.settings, "prompt": prompt}
         return other
 
@@ -313,7 +315,7 @@ class MoeEmbedder(SentenceTransformer):
         reported on. Of equally good values the smallest is chosen.
 
         Raises:
-            UsageError: too few pairs, or all pairs have one score.
+            UsageError: too few pairs, all pairs have one score, or no correlation is a number.
         """
         if len(scores) < MIN_PAIRS or len(set(scores)) < 2:
             raise UsageError(
@@ -324,6 +326,9 @@ class MoeEmbedder(SentenceTransformer):
         left, right = (embedder.standardized(self.states(texts)) for texts in (first, second))
         hidden, routing = cosines(left.hidden, right.hidden), cosines(left.routing, right.routing)
         tried = {alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in GRID}
+        tried = {alpha: value for alpha, value in tried.items() if np.isfinite(value)}
+        if not tried:
+            raise UsageError("no alpha can be chosen: a score is not a number, or all pairs have one cosine")
         return AlphaChoice(max(tried, key=lambda alpha: round(tried[alpha], 6)), tried)
 
     def get_embedding_dimension(self) -> int | None:

@@ -229,8 +229,12 @@ class Output:
                 f"{changed}: give `overwrite` to make this {self.what} again, or move {self.path} away"
             )
         self.result = record["result"]
-        remove(self._parts)  # of an attempt to replace it
         logger.info(f"{self.path}: this {self.what} is finished already, with the same settings and inputs")
+        if parts is not None:
+            logger.info(
+                f"{self._parts} holds what an interrupted command with `overwrite` has made: to go on, give "
+                "that command again without `overwrite`; or remove the folder"
+            )
         return "finished"
 
     def remove_empty(self) -> None:

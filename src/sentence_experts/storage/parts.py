@@ -73,9 +73,10 @@ class PartStore:
                 self.path(key, _HASHES).write_text(json.dumps(hashes), encoding="utf-8")
 
     def keys(self, suffix: str | None = None) -> list[str]:
-        """Return the keys of all parts, or of all files with `suffix`, sorted."""
+        """Return the keys of all parts, or of all files with `suffix`, sorted; numbers as numbers."""
         ending = self.suffix if suffix is None else suffix
-        return sorted(file.name.removesuffix(ending) for file in self.folder.glob(f"[!.]*{ending}"))
+        keys = (file.name.removesuffix(ending) for file in self.folder.glob(f"[!.]*{ending}"))
+        return sorted(keys, key=lambda key: (len(key) if key.isdecimal() else 0, key))
 
     def paths(self, suffix: str | None = None) -> list[Path]:
         """Return the files of all parts in the order of their keys."""

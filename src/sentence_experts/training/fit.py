@@ -20,7 +20,7 @@ from sentence_experts.evaluation.estimates import Estimate
 from sentence_experts.evaluation.label_similarity import RouteGain, measure_gains
 from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
-from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import CARD, SETS_FILE, name_of, notes_of, set_notes
@@ -189,7 +189,7 @@ def fit(
     check_apart(out, overwrite, base, table if is_path(table) else None)
     with model_output(out, overwrite) as place:
         job = _Fit(base, table, chosen)
-        identity = {"model": fingerprint_of(job.base), "config": chosen.model_dump(mode="json")}
+        identity = {"model": fingerprint_with_settings(job.base), "config": chosen.model_dump(mode="json")}
         if place.begin(identity, _hashes_of_inputs(table, chosen)) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))

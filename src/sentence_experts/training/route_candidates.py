@@ -20,7 +20,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.label_similarity import MoreLikeThis, Vectors, mean_gain, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS
 from sentence_experts.models.pooling import make_pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
@@ -227,7 +227,8 @@ def fit_trained(
     """
     pairs = label_pairs(data, routes, config)
     # Runs of other settings or data, as of an attempt that was given up, are other folders.
-    request = sha256_text(fingerprint_of(base), pairs.fingerprint(), config.model_dump_json(), *routes)[:16]
+    of_base, of_pairs = fingerprint_with_settings(base), pairs.fingerprint()
+    request = sha256_text(of_base, of_pairs, config.model_dump_json(), *routes)[:16]
     runs = {}
     options: dict[str, Any] = {"rank": config.rank} if kind == "adapter" else {}
     for rate in TRAINED_RATES[kind]:

@@ -19,7 +19,7 @@ from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, 
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.lora import add_lora, merge_lora
-from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
 from sentence_experts.progress import progress
@@ -132,7 +132,7 @@ class Run:
         processes.log_in_first_only()
         set_seed(config.seed)
         model = source if isinstance(source, SentenceTransformer) else load(source)
-        self.fingerprint = fingerprint_of(model)
+        self.fingerprint = fingerprint_with_settings(model)
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)
         self.routes = find_routes(parts, config, model)

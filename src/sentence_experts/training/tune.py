@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.config import SettingError, check_content, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
-from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE
 from sentence_experts.storage import RECORD, NoSpaceError, check_apart, output, read_record, temporary_folder
@@ -149,7 +149,7 @@ def tune(
         parts = open_data(data)
         loaded = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
         place.begin({
-            "model": fingerprint_of(loaded),
+            "model": fingerprint_with_settings(loaded),
             "data": [part.fingerprint() for part in parts],
             "config": chosen.model_dump(mode="json", exclude={"trials"}),
             "space": {name: values.model_dump(mode="json") for name, values in searched.items()},

@@ -299,6 +299,36 @@ def test_facts_of_a_graph_are_read_from_its_folder(of_all_kinds: Path, tmp_path:
         se.load(graph)
 
 
+def test_a_graph_refuses_settings_that_it_cannot_follow(folder: Path) -> None:
+    graph: OnnxEncoder = se.load(folder, max_length=12)
+    for name in ("max_seq_length", "truncate_dim"):
+        with pytest.raises(UsageError, match=f"`{name}` of an ONNX graph cannot change"):
+            setattr(graph, name, 8)
+    for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        assert (again.max_seq_length, again.truncate_dim) == (12, None)
+
+
+def test_other_prompts_of_a_graph_have_other_hashes(of_all_kinds: Path) -> None:
+    graph: OnnxEncoder = se.load(of_all_kinds)
+    before = {route: graph.route_fingerprint(route) for route in (None, "use", "field")}
+    graph.prompts["use"] += "Find: "
+    after = {route: graph.route_fingerprint(route) for route in before}
+    assert after["field"] == before["field"]
+    assert {after["use"], after[None]}.isdisjoint(before.values())
+    assert graph.with_settings(LoadConfig()).route_fingerprint("use") == after["use"]
+
+
+def test_a_route_with_spaces_in_it_is_a_route(small: SentenceTransformer, tmp_path: Path) -> None:
+    model = se.extend(small, ["query", "passage"], route="prefix", default_route="passage")
+    save(model, tmp_path / "model")
+    graph = se.load(se.export(tmp_path / "model", tmp_path / "graph", format="onnx").out)
+    text = f"query{' ' * 40}: leaves"
+    for encoder in (model, graph):
+        expected = encoder.encode("leaves", prompt_name="query")
+        assert largest(encoder.encode(text), expected) <= 1e-5
+        assert largest(encoder.encode("leaves"), expected) > 1e-3
+
+
 def test_what_changes_a_model_refuses_a_graph(folder: Path, tmp_path: Path) -> None:
     for change in (
         lambda: se.extend(str(folder), ["a"]),

@@ -20,6 +20,7 @@ from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
+from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
 ONE_FAMILY = pytest.mark.parametrize("family", ["bert"])
@@ -125,6 +126,10 @@ def test_adapters_that_cannot_be_read(base: SentenceTransformer, tmp_path: Path)
     file.write_text(json.dumps(plain | {"use_dora": True}))
     with pytest.raises(InputError, match="`use_dora` is True"):
         add_route(encoder, "new", adapter=tmp_path / "lora")
+    for kind in ("pissa_niter_4", "olora", "corda", "loftq"):
+        file.write_text(json.dumps(plain | {"init_lora_weights": kind}))
+        with pytest.raises(InputError, match=f"`init_lora_weights` is '{kind}'"):
+            add_route(encoder, "new", adapter=tmp_path / "lora")
     file.write_text(json.dumps(plain))
     with pytest.raises(UsageError, match="`rank` is for a new adapter"):
         add_route(encoder, "new", adapter=tmp_path / "lora", kind="adapter", rank=2)
@@ -135,6 +140,20 @@ def test_adapters_that_cannot_be_read(base: SentenceTransformer, tmp_path: Path)
     small = sentence_experts.extend(fewer, routes=["use"], kind="adapter")
     with pytest.raises(InputError, match="trained on another base"):
         add_route(small, "new", adapter=tmp_path / "lora")
+
+
+@ONE_FAMILY
+@pytest.mark.parametrize("theirs", ["org/base", "org/another", None])
+def test_an_adapter_that_names_another_base_is_warned_of(
+    base: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture, theirs: str | None
+) -> None:
+    encoder = sentence_experts.extend(base, routes=["use"], kind="adapter")
+    set_notes(encoder, {"base": "org/base"})
+    train_with_peft(base, tmp_path / "lora")
+    file = tmp_path / "lora" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": theirs}))
+    add_route(encoder, "new", adapter=tmp_path / "lora")
+    assert ("trained on org/another" in caplog.text) == (theirs == "org/another")
 
 
 @ONE_FAMILY

@@ -14,6 +14,7 @@ from helpers.odd_texts import TEXTS
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
+from sentence_experts.tasks.task_file import TaskFile
 
 TASKS = """
 tasks:
@@ -118,3 +119,23 @@ def test_names_and_arguments_that_clash(base: SentenceTransformer, task_file: Pa
         sentence_experts.extend(base, tasks=task_file, route="none", router="learned")
     with pytest.raises(UsageError, match="prefixes"):
         sentence_experts.extend(base, tasks=task_file, prefixes={"query": "q: "})
+
+
+def test_tasks_in_memory_of_other_searches_are_other_tasks(
+    base: SentenceTransformer, task_file: Path, tmp_path: Path
+) -> None:
+    whole = TaskFile.read(task_file)
+    query, rest = TASKS.split('document: "document: "}', 1)
+    apart = f"""{query.rstrip(", ")}}}{rest.partition("  classes:")[0]}
+  documents:
+    kind: retrieval
+    instructions: {{document: "document: "}}
+    datasets: {{made: {{file: made.jsonl}}}}
+  classes:{rest.partition("  classes:")[2]}"""
+    task_file.write_text(apart)
+    other = TaskFile.read(task_file)
+    assert other.instructions() == whole.instructions()
+    sentence_experts.extend(base, tasks=whole, out=tmp_path / "model")
+    sentence_experts.extend(base, tasks=whole, out=tmp_path / "model")
+    with pytest.raises(UsageError, match="other tasks"):
+        sentence_experts.extend(base, tasks=other, out=tmp_path / "model")

@@ -14,7 +14,7 @@ from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.export.onnx import describe_graph, graph_prompts, write_graph
 from sentence_experts.models.export.onnx_int8 import check_quantizable, compute_in_int8, select_texts
-from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
 from sentence_experts.storage import check_apart
@@ -135,7 +135,7 @@ def export(
         encoder = load(model, device="cpu", dtype="float32" if as_graph else None)
         if texts is not None and config.route is None:
             check_quantizable(encoder)
-        made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
+        made_from = {"model": fingerprint_with_settings(encoder), "config": config.model_dump(mode="json")}
         made_from |= describe_graph(encoder) if as_graph else {}
         finished = place.begin(made_from, {} if texts is None else {"texts": texts.fingerprint}) == "finished"
         if finished and not as_graph:

@@ -1,9 +1,10 @@
 """Hashes of everything that decides a model's vectors, under which vectors are cached.
 
 A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
-its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert,
-adapter, head and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of
-the folder's files except descriptions of the model. So adding or dropping other routes does not change it.
+its weights (`ModelOrigin.holds` says which changes are not noticed). The hash of one route covers what
+decides that route's vectors: the shared weights, the expert, adapter, head and token of the route, its
+prompt, the tokenizer without other routes' tokens, and the rest of the folder's files except descriptions of
+the model. So adding or dropping other routes does not change it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING, family_of
 from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
 from sentence_experts.models.layers.weight_names import base_name, owner_of
+from sentence_experts.models.pooling import settings_of
 from sentence_experts.models.routes.known_routes import SETTINGS
-from sentence_experts.models.sources import SETS_FILE, origin_of
+from sentence_experts.models.sources import ModelOrigin, files_of, origin_of
 from sentence_experts.storage import (
-    RECORD,
     FileState,
     file_state,
     read_json,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 TOKENIZER = "tokenizer.json"
-IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # suffixes of files that do not change a vector
 # Keys of config.json that name routes, or the file's origin; they decide no vector of this route.
 _IRRELEVANT = (
     *("adapters", "architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
@@ -58,7 +58,8 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     """Return the hash of everything in a model that decides a vector.
 
     The files of its folder, or its hub revision, are hashed if it is as `load` found it there; else its
-    weights. A model may have a `fingerprint` already, such as an embedder whose folder lacks its weights.
+    weights. Settings such as the maximum length are left out (`settings_of`). A model may have a
+    `fingerprint` already, such as an embedder whose folder lacks its weights.
 
     Args:
         model: a model in memory.
@@ -75,19 +76,56 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     from sentence_experts.compat.sentence_transformers import transformer_of  # imports torch
 
     heads = bool(getattr(transformer_of(model), "uses_heads", True))
-    of_source = source_fingerprint(origin.place, origin.commit, route, heads)
+    if (of_source := _hash_source(origin, route, heads)) is None:
+        return weights_fingerprint(model)
     return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
 
 
+def _hash_source(origin: ModelOrigin, route: str | None, heads: bool) -> str | None:
+    """Return the hash of the files that a model was loaded from; None if they are others by now."""
+    if (route, heads) not in origin.hashes:
+        before = origin.has_files()
+        of_source = source_fingerprint(origin.place, origin.commit, route, heads) if before else ""
+        if not before or not origin.has_files():
+            return None
+        origin.hashes[route, heads] = of_source
+    return origin.hashes[route, heads]
+
+
+def fingerprint_with_settings(model: SentenceTransformer) -> str:
+    """Return the hash of a model in memory as it stands: `fingerprint_of`, and `settings_of`.
+
+    Of a model that `load` opened only the settings count that are not as in its files.
+    """
+    origin = origin_of(model)
+    own = {} if origin is None else origin.settings
+    changed = {
+        name: value for name, value in settings_of(model).items() if name not in own or own[name] != value
+    }
+    fingerprint = fingerprint_of(model)
+    return sha256_text(fingerprint, sha256_settings(changed)) if changed else fingerprint
+
+
 def weights_fingerprint(model: SentenceTransformer) -> str:
-    """Return the SHA-256 over a model's weights, their names, its prompts and its `fingerprint_parts`."""
+    """Return the SHA-256 over a model's weights, their names, its prompts and `fingerprint_parts`, its
+    tokenizer, and the configs of its modules after the first."""
+    from sentence_experts.compat.sentence_transformers import tokenizer_text  # imports torch
+
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
+    configs = [(type(module).__qualname__, _config_of(module)) for module in list(model)[1:]]
     digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
+    digest.update(sha256_text(sha256_settings(configs), tokenizer_text(model)).encode())
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _config_of(module: Any) -> Any:
+    """Return the config of a module, with the kinds of its values that are not JSON."""
+    config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+    return json.loads(json.dumps(config, sort_keys=True, default=lambda each: type(each).__qualname__))
 
 
 def source_fingerprint(place: str, commit: str | None, route: str | None = None, heads: bool = True) -> str:
@@ -108,7 +146,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     With the name of a route of the saved model, where routes choose the experts, it covers only the files and
     weights that decide that route's vectors; without `heads`, before its head and whatever its name is.
     """
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and _is_decisive(file, folder))
+    files = files_of(folder)
     config, prompt = ({}, "") if route is None else _read_routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if not chosen or config.get("base_vocab_size") is None:
@@ -155,13 +193,6 @@ def _read_routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
     if config.get("model_type") not in MODEL_TYPES or config.get("router", "route") != "route":
         return {}, ""
     return config, (settings.get("prompts") or {}).get(route) or ""
-
-
-def _is_decisive(file: Path, folder: Path) -> bool:
-    """Return whether a file may change a vector."""
-    parts = file.relative_to(folder).parts
-    described = file.suffix in IGNORED_SUFFIXES or file.name in (RECORD, SETS_FILE)
-    return not described and not any(part.startswith((".", "checkpoint-")) for part in parts)
 
 
 def _hash_weights(folder: Path, files: Iterable[Path]) -> Iterator[str]:

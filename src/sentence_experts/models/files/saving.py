@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import weights_fingerprint
+from sentence_experts.models.pooling import settings_of
 from sentence_experts.storage import Output, output, write_text
 
 # The first of a model's files, which tells models from other folders of the user before the work; and weights
@@ -35,6 +36,6 @@ def write_model(encoder: SentenceTransformer, folder: Path) -> None:
 def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:
     """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
     with model_output(path, overwrite) as place:
-        if place.begin({"weights": weights_fingerprint(encoder)}) != "finished":
+        if place.begin({"weights": weights_fingerprint(encoder), **settings_of(encoder)}) != "finished":
             with place.replacing() as folder:
                 write_model(encoder, folder)

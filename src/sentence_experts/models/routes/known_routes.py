@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,13 @@ from sentence_experts.models.sources import (
 from sentence_experts.storage import check_unchanged, check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
+
+
+def start_of(text: str, letters: int) -> str:
+    """Return the beginning of a text with so many letters; spaces and marks, of which any number may be one
+    token or none, do not count."""
+    start = re.match(rf"(?:\W*\w){{0,{letters}}}\W*", text)
+    return start[0] if start else text
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,10 @@ from sentence_experts.models.architectures.families import MODEL_TYPES, Family, 
 from sentence_experts.models.layers.adapters import key_of
 from sentence_experts.models.layers.weight_files import name_some
 from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
+from sentence_experts.models.sources import NAME, ON_HUB
 from sentence_experts.storage import read_json
+
+logger = logging.getLogger(__name__)
 
 PEFT_CONFIG, PEFT_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # Setting of peft's LoRA that can make it compute something else than W x + scale * B A x -> the values under
@@ -25,6 +30,8 @@ _OTHER_FORMS: dict[str, tuple[Any, ...]] = {
     "fan_in_fan_out": (False, None),
     "alpha_pattern": ({}, None),
     "modules_to_save": ([], None),
+    # Others, such as PiSSA, take a part of W away, which peft does again when it loads the adapter.
+    "init_lora_weights": ("gaussian", "eva", "orthogonal", False, None, True),
 }
 
 
@@ -46,15 +53,18 @@ def adaptable_layers(transformer: Any) -> dict[str, tuple[int, int]]:
     return layers
 
 
-def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_peft(
+    folder: Path, transformer: Any, base: str | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read a LoRA that peft has saved: an adapter's settings, and its weights as this package names them.
 
     Args:
         folder: folder with adapter_config.json and adapter_model.safetensors.
         transformer: model that gets the adapter; the adapter was trained on its base.
+        base: name of that base, if it is known; an adapter that names another one is warned of.
 
     Raises:
-        InputError: no such folder, another kind of adapter, or one of another base.
+        InputError: no such folder, another kind of adapter, or one of a base with other layers.
     """
     from safetensors.torch import load_file
 
@@ -67,6 +77,9 @@ def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str,
             raise InputError(
                 f"{folder / PEFT_CONFIG}: `{name}` is {settings[name]!r}; only plain LoRA can be read"
             )
+    theirs, ours = settings.get("base_model_name_or_path"), ON_HUB if base == NAME else base
+    if ours and theirs and Path(theirs).name != Path(ours).name and not os.path.lexists(theirs):
+        logger.warning(f"{folder}: this adapter was trained on {theirs}, and the model is made of {ours}")
     family, shapes = _family(transformer), adaptable_layers(transformer)
     pattern = re.compile(rf"(?:.*\.)?{re.escape(family.blocks)}\.(\d+)\.(.+)\.lora_([AB])\.weight")
     weights: dict[str, Tensor] = {}

@@ -29,6 +29,7 @@ from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import is_domain_route
+from sentence_experts.models.sources import notes_of
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers, read_peft
 from sentence_experts.models.surgery.assemble import ExpertSource, Source, make_and_store, with_experts
 from sentence_experts.models.surgery.base_weights import read_base_weights
@@ -125,7 +126,8 @@ def _grow(
         if config.kind == ADAPTER and adapter is not None:
             if config.rank is not None:
                 raise UsageError("`rank` is for a new adapter; one that peft has trained has its own")
-            settings, weights = read_peft(Path(adapter), transformer_of(encoder))
+            made_of = notes_of(encoder).get("base")
+            settings, weights = read_peft(Path(adapter), transformer_of(encoder), made_of)
             route = replace(route, adapter=settings)
         elif config.kind == ADAPTER:
             layers = [*adaptable_layers(transformer_of(encoder))]

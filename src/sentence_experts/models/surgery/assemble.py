@@ -33,7 +33,7 @@ from sentence_experts.models.dense import (
     with_transformer,
 )
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
-from sentence_experts.models.files.fingerprint import fingerprint_of, path_fingerprint
+from sentence_experts.models.files.fingerprint import fingerprint_with_settings, path_fingerprint
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
 from sentence_experts.models.loading import load
@@ -84,7 +84,7 @@ def make_and_store(
         opened = load(model, device="cpu") if isinstance(model, str | Path) else model
         given = {name: each for name, each in read.items() if each[0] is not None}
         inputs = {name: partial(_hash_input, *each) for name, each in given.items()}
-        if place.begin({"model": fingerprint_of(opened), **settings}, inputs) == "finished":
+        if place.begin({"model": fingerprint_with_settings(opened), **settings}, inputs) == "finished":
             return check_experts(load(place.path, device=device_of(model)))
         encoder = make(opened)
         with place.replacing() as folder:

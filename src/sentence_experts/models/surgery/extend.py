@@ -105,8 +105,15 @@ def extend(
         out,
         overwrite,
         {"experts": None if given is None else names, "config": chosen.model_dump(mode="json")},
-        {"domains": (domains, domain_names), "tasks": (tasks, task_routes)},
+        {"domains": (domains, domain_names), "tasks": (tasks, _hashed_tasks)},
     )
+
+
+def _hashed_tasks(tasks: Any) -> tuple[Any, ...]:
+    """Return what a model takes of tasks in memory."""
+    opened = open_tasks(tasks)
+    pairs = {} if opened is None else opened.search_routes()
+    return (*task_routes(tasks), pairs) if pairs else task_routes(tasks)
 
 
 def _extend(

@@ -1,0 +1,199 @@
+"""The hash of a model in memory: of its files as long as it is as they were, else of its weights."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import UsageError
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.export.export import export
+from sentence_experts.models.files.fingerprint import (
+    fingerprint_of,
+    fingerprint_with_settings,
+    folder_fingerprint,
+    weights_fingerprint,
+)
+from sentence_experts.models.files.saving import save
+from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import set_pooling
+from sentence_experts.models.sources import ModelOrigin
+from sentence_experts.models.surgery.extend import extend
+
+Change = Callable[[Any], object]
+
+
+def add_to_weights(model: Any) -> None:
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1)
+
+
+def drop_a_layer(model: Any) -> None:
+    model[0].auto_model.encoder.layer = model[0].auto_model.encoder.layer[:1]
+
+
+def replace_a_weight(model: Any) -> None:
+    embeddings = model[0].auto_model.embeddings.word_embeddings
+    embeddings.weight = torch.nn.Parameter(embeddings.weight.detach() * 2)
+
+
+def keep_case(model: Any) -> None:
+    model.tokenizer.backend_tokenizer.normalizer = None
+
+
+CHANGES: list[Change] = [
+    add_to_weights,
+    drop_a_layer,
+    replace_a_weight,
+    keep_case,
+    lambda model: model.append(Normalize()),
+    lambda model: model.prompts.update(query="query: "),
+]
+
+
+@pytest.fixture
+def folder(plain_folders: dict[str, Path], tmp_path: Path) -> Path:
+    save(load(plain_folders["bert"], device="cpu"), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def model(folder: Path) -> SentenceTransformer:
+    return load(folder, device="cpu")
+
+
+def test_a_model_that_is_as_its_files_has_their_hash(model: SentenceTransformer, folder: Path) -> None:
+    hashes = [fingerprint_of(each) for each in (model, copy.deepcopy(model), load(model, pooling="cls"))]
+    assert set(hashes) == {folder_fingerprint(folder)} == {fingerprint_with_settings(model)}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_model_has_another_hash(model: SentenceTransformer, change: Change) -> None:
+    before = fingerprint_of(model), weights_fingerprint(model)
+    change(model)
+    assert fingerprint_of(model) not in before
+    assert weights_fingerprint(model) not in before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: load(m, dtype="bfloat16")],
+    ids=["deepcopy", "pickle", "load"],
+)
+def test_a_copy_of_a_changed_model_does_not_pass_for_the_files(
+    model: SentenceTransformer, folder: Path, change: Change, copied: Callable[[Any], Any]
+) -> None:
+    change(model)
+    assert fingerprint_of(copied(model)) != folder_fingerprint(folder)
+    assert fingerprint_of(copied(copied(model))) != folder_fingerprint(folder)
+
+
+def test_trained_experts_do_not_pass_for_the_files_in_a_copy(
+    bases: dict[str, SentenceTransformer], tmp_path: Path
+) -> None:
+    save(extend(bases["bert"], ["a", "b"]), tmp_path / "experts")
+    model: Any = load(tmp_path / "experts", device="cpu")
+    before = fingerprint_of(model, "a")
+    model.use_routes(["a"], idle="cpu")
+    model.use_routes(["a", "b"])
+    assert fingerprint_of(copy.deepcopy(model), "a") == before
+    with torch.no_grad():
+        next(each for name, each in model.named_parameters() if ".experts.0." in name).add_(1.0)
+    assert isinstance(model, ExpertEncoder)
+    assert fingerprint_of(copy.deepcopy(model), "a") != before
+
+
+def test_a_model_in_memory_keeps_its_hash_where_its_folder_is_replaced(
+    model: SentenceTransformer, folder: Path
+) -> None:
+    unasked, before = copy.deepcopy(model), fingerprint_of(model)
+    add_to_weights(other := copy.deepcopy(model))
+    save(other, folder, overwrite=True)
+    replaced = fingerprint_of(load(folder, device="cpu"))
+    assert fingerprint_of(model) == before
+    assert fingerprint_of(unasked) not in (replaced, fingerprint_of(other))
+    shutil.rmtree(folder)
+    assert fingerprint_of(model) == before
+
+
+def test_another_working_directory_changes_no_hash(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = load(folder.name, device="cpu")
+    add_to_weights(other := copy.deepcopy(model))
+    save(other, tmp_path / "elsewhere" / folder.name)
+    os.chdir(tmp_path / "elsewhere")
+    assert fingerprint_of(model) == folder_fingerprint(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model, "max_seq_length", 5),
+        lambda model: setattr(model, "truncate_dim", 8),
+        lambda model: setattr(model, "default_prompt_name", "query"),
+        lambda model: set_pooling(model, "cls"),
+        lambda model: model.to(torch.bfloat16),
+    ],
+    ids=["max_length", "truncate_dim", "default prompt", "pooling", "dtype"],
+)
+@pytest.mark.parametrize("stock", [False, True], ids=["loaded", "stock"])
+def test_settings_count_where_they_are_not_those_of_the_files(
+    folder: Path, change: Change, stock: bool
+) -> None:
+    model: Any = SentenceTransformer(str(folder), device="cpu") if stock else load(folder, device="cpu")
+    before = fingerprint_with_settings(model)
+    change(model)
+    assert fingerprint_with_settings(model) != before
+
+
+def test_vectors_that_are_cut_have_their_own_key(model: SentenceTransformer, folder: Path) -> None:
+    key = BatchEncoder(model).cache_key(None)
+    model.truncate_dim = 8
+    assert BatchEncoder(model).cache_key(None) != key
+    save(model, folder.with_name("cut"))
+    assert "truncate_dim" not in BatchEncoder(load(folder.with_name("cut"), device="cpu")).cache_key(None)
+
+
+def test_what_is_made_of_a_model_with_other_settings_is_made_anew(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
+    shorter = load(model, max_length=8)
+    extend(model, ["a", "b"], out=tmp_path / "experts")
+    experts = load(tmp_path / "experts", device="cpu")
+    export(experts, tmp_path / "dense", route="a")
+    save(model, tmp_path / "saved")
+    for attempt in (
+        lambda: extend(shorter, ["a", "b"], out=tmp_path / "experts"),
+        lambda: export(load(experts, max_length=8), tmp_path / "dense", route="a"),
+        lambda: save(shorter, tmp_path / "saved"),
+    ):
+        with pytest.raises(UsageError, match="made with another"):
+            attempt()
+    extend(model, ["a", "b"], out=tmp_path / "experts")
+    export(load(tmp_path / "experts", device="cpu"), tmp_path / "dense", route="a")
+    save(model, tmp_path / "saved")
+
+
+def test_a_model_that_an_earlier_version_pickled_is_hashed_by_its_weights(
+    model: SentenceTransformer, folder: Path
+) -> None:
+    origin = object.__new__(ModelOrigin)
+    origin.__setstate__({"name": "m", "place": str(folder), "changes": {}, "usual_changes": 1, "prompts": {}})
+    model.sentence_experts_origin = origin  # type: ignore[assignment]
+    assert fingerprint_of(model) == weights_fingerprint(model)
+    assert fingerprint_with_settings(model) != fingerprint_of(model)
