@@ -78,6 +78,17 @@ def test_purposes_of_other_protocols_are_routes_of_that_purpose(asked: str, foun
     assert find_routes(model(), None, {"input_type": asked}, 1) == [None]
 
 
+@pytest.mark.parametrize("asked", ["document", "search_document", "passage"])
+def test_documents_have_no_prompt_where_only_queries_have_one(asked: str) -> None:
+    queries = model("query")
+    assert find_routes(queries, None, {}, 2) == [None, None]
+    assert find_routes(queries, None, {"input_type": [asked, "search_query"]}, 2) == [None, "query"]
+    assert find_routes(queries, "document", {"task": asked}, 1) == [None]
+    torn = refusal(queries, "query", {"task": asked}, 1)
+    assert torn.message == "names the route 'document', but `model` names 'query'"
+    assert "`task` names 'document'" in refusal(queries, None, {"task": asked, "route": "query"}, 1).message
+
+
 def test_a_name_that_two_routes_could_mean_is_refused() -> None:
     assert (
         "no route 'passage'"

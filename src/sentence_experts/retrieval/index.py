@@ -81,10 +81,9 @@ def route_vectors(
 ) -> RouteVectors:
     """Read the vectors of a corpus if they are there and unchanged; otherwise compute them.
 
-    Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
-    computing the same vectors, this one waits for them.
+    `route` None means no prompt. Papers without the unit's text (for "title+abstract": with neither) are left
+    out. If another process is computing the same vectors, this one waits for them.
     """
-    route = encoder.chosen_route(route)
     settings = index_key(encoder, route, unit)
     shared = shared_encoder(encoder, route)
     if shared is None:

@@ -17,6 +17,7 @@ from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.routes.task_types import DOCUMENT
 from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
@@ -92,7 +93,7 @@ class ServedModel:
         return self.model.max_seq_length
 
     def find_route(self, requested: str, field: str) -> str | None:
-        """Return the model's name of a route; None where the model has no use for it."""
+        """Return the model's name of a route; None where it has no prompt, or the model no use for it."""
         known = self.known.prompts
         if requested in known:
             return requested
@@ -101,6 +102,8 @@ class ServedModel:
         same = [name for name in known if _purpose(name) == _purpose(requested)]
         if len(same) == 1:
             return same[0]
+        if self.known.bare_queries and _purpose(requested) == DOCUMENT:
+            return None
         if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
             return None
         try:

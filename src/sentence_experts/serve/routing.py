@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Request
 
+from sentence_experts.models.routes.task_types import DOCUMENT
 from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import answered
@@ -117,7 +118,7 @@ def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str 
 def find_routes(
     served: ServedModel, in_name: str | None, fields: Mapping[str, RouteField], count: int
 ) -> list[str | None]:
-    """Return the route of each of `count` texts; None for a model without routes.
+    """Return the route of each of `count` texts; None for no prompt.
 
     `in_name` is the route in the model's name, `fields` the request's other fields that can name one.
     """
@@ -131,15 +132,16 @@ def find_routes(
             raise RequestError(422, f"{len(value)} routes for {count} text{'s' * (count != 1)}", field)
         for place, name in enumerate([value] * count if is_one else value):
             where = field if is_one else f"{field}.{place}"
-            route = None if name is None else served.find_route(str(name), where)
-            if route is not None and chosen[place] not in (None, route):
-                known = f"`{named_in[place]}` names {chosen[place]!r}"
-                raise RequestError(422, f"names the route {route!r}, but {known}", field)
-            if route is not None:
-                chosen[place], named_in[place] = route, field
-    if None in chosen:
-        default = served.default_route(f"route.{chosen.index(None)}" if any(chosen) else "route")
-        chosen = [default if one is None else one for one in chosen]
+            if name is None:
+                continue
+            route = served.find_route(str(name), where)
+            if named_in[place] and route != chosen[place]:
+                known = f"`{named_in[place]}` names {chosen[place] or DOCUMENT!r}"
+                raise RequestError(422, f"names the route {route or DOCUMENT!r}, but {known}", field)
+            chosen[place], named_in[place] = route, field
+    if "" in named_in:
+        default = served.default_route(f"route.{named_in.index('')}" if any(named_in) else "route")
+        chosen = [one if field else default for one, field in zip(chosen, named_in, strict=True)]
     return chosen
 
 
