@@ -18,9 +18,11 @@ import sentence_experts
 from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
 from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval import taught_routes, teach
 from sentence_experts.retrieval.screening import bound_relevant
 from sentence_experts.retrieval.taught import Mark
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
+from sentence_experts.retrieval.teaching import METHODS, ROCCHIO
 from sentence_experts.serve import teaching
 
 QUERY = "rice drought"
@@ -174,6 +176,41 @@ def test_openai_clients_list_taught_routes_and_ask_for_blends(
     assert vectors[2] == pytest.approx(unit(mixed), abs=1e-5)
     refused = client.post("/v1/embeddings", json={"model": "m:mine=1,other=1", "input": "x"})
     assert (refused.status_code, "other" in refused.text) == (422, True)
+
+
+def test_a_taught_route_takes_no_other_route_beside_it(client: TestClient) -> None:
+    post(client, "/marks", marks())
+    post(client, "", {"name": "mine"})
+
+    def asked(**fields: Any) -> Any:
+        return client.post("/v1/embeddings", json={"model": "m:mine", "input": [QUERY, "rust"]} | fields)
+
+    plain, expected = asked(model="m").json(), asked().json()
+    same: tuple[dict[str, Any], ...] = (
+        {"route": "mine"}, {"route": ["mine", None]}, {"input_type": "query"}, {"model": "m", "task": "mine"},
+    )  # fmt: skip
+    for fields in same:
+        assert asked(**fields).json()["data"] == expected["data"], fields
+    for fields in ({"route": "x"}, {"task": "x"}, {"route": ["mine", "x"]}, {"route": "query"}):
+        refused = asked(**fields)
+        assert (refused.status_code, "names the route" in refused.text) == (422, True), fields
+    twice = asked(model="m:mine=1,m=1").json()["usage"]
+    assert twice["total_tokens"] == 2 * plain["usage"]["total_tokens"]
+
+
+def test_papers_under_a_taught_route_have_vectors_of_papers(
+    client: TestClient, plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teach, "METHODS", dict.fromkeys(METHODS, METHODS[ROCCHIO]))  # moves only queries
+    monkeypatch.setattr(taught_routes, "METHODS", dict.fromkeys(METHODS, METHODS[ROCCHIO]))
+    post(client, "/marks", marks())
+    post(client, "", {"name": "moved"})
+    sent = {"model": "m:moved", "input": [QUERY, QUERY], "input_type": ["document", "query"]}
+    data = client.post("/v1/embeddings", json=sent).json()["data"]
+    paper, query = (np.array(each["embedding"]) for each in data)
+    base = plain.encode(QUERY, normalize_embeddings=True)
+    assert paper == pytest.approx(base, abs=1e-5)
+    assert not np.allclose(query, base, atol=1e-3)
 
 
 def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> None:

@@ -99,12 +99,12 @@ class ServedModel:
             return requested
         if "=" in requested and known:
             return self._check_blend(requested, field)
-        same = [name for name in known if _purpose(name) == _purpose(requested)]
+        same = [name for name in known if purpose_of(name) == purpose_of(requested)]
         if len(same) == 1:
             return same[0]
-        if self.known.bare_queries and _purpose(requested) == DOCUMENT:
+        if self.known.bare_queries and purpose_of(requested) == DOCUMENT:
             return None
-        if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
+        if not known and field.startswith("input_type") and is_purpose(requested):
             return None
         try:
             return self.known.choose(requested)
@@ -141,7 +141,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _purpose(name: str) -> str:
+def is_purpose(name: str) -> bool:
+    """Return whether a name is a purpose that protocols have for texts."""
+    return _plain(name) in PURPOSES
+
+
+def purpose_of(name: str) -> str:
+    """Return the purpose that a name means, such as "query"; the name itself for any other."""
     return ALIASES.get(_plain(name), _plain(name))
 
 

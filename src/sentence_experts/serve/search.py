@@ -246,11 +246,7 @@ async def _embed(
     engine: EmbeddingEngine, served: ServedModel, texts: list[str], routes: list[str | None], field: str
 ) -> NDArray[np.float32]:
     """Return vectors of length 1 by the model that encoded the papers, and no other."""
-    embedded = await engine.embed(served, texts, routes, field)
-    if embedded.served is not served:
-        reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
-        raise RequestError(503, reason, retry_after=10)
-    return embedded.finished(None, True)
+    return (await engine.embed(served, texts, routes, field)).by(served).finished(None, True)
 
 
 def _find(
