@@ -17,6 +17,7 @@ import sentence_experts
 from helpers.command_line import run
 from helpers.searched_corpus import NOTICE, searched_papers, write_searched_corpus
 from sentence_experts import CorpusFolder
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
@@ -106,6 +107,25 @@ def test_a_taught_route_becomes_one_of_a_model(
     assert again.prompts == made.prompts
     with pytest.raises(UsageError, match="no taught route 'other'; there are mine"):
         add_taught_route(plain_model, corpus, "other", profile="ann")
+
+
+def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(
+    plain_model: Path, tmp_path: Path
+) -> None:
+    papers = [{name: each[name] for name in ("doi", "title", "abstract")} for each in searched_papers(12)]
+    corpus = import_corpus(papers=papers, out=tmp_path / "library").path
+    teach(str(plain_model), corpus, examples(), name="mine", unit="title")
+    add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model")
+    teach(str(plain_model), corpus, examples(), name="mine", unit="abstract")
+    with pytest.raises(UsageError, match="another unit"):
+        add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model")
+    papers[0]["title"] = "Rice in another drought"
+    teach(str(plain_model), corpus, examples(), name="mine", unit="title")
+    import_corpus(papers=papers, out=corpus, overwrite=True)
+    with pytest.raises(UsageError, match="other texts"):
+        add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model")
+    again = add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model", overwrite=True)
+    assert add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model").prompts == again.prompts
 
 
 @pytest.mark.parametrize("kind", [HEAD, ROCCHIO])

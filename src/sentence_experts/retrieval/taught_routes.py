@@ -13,16 +13,17 @@ import numpy as np
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState, TaughtEntry
 from sentence_experts.retrieval.teaching import METHODS, Examples, number_groups
+from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.retrieval.papers import Papers
 
 logger = logging.getLogger(__name__)
 
@@ -163,8 +164,16 @@ def add_taught_route(
 
     marks = [mark.model_dump(mode="json") for mark in entry.marks]
     settings: dict[str, Any] = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
+    settings |= {"unit": entry.unit, "texts": _hash_texts(Papers(opened), entry)}
     settings |= {"on_base": True} if on_base else {}
     return make_and_store(make, model, out, overwrite, settings, {})
+
+
+def _hash_texts(papers: Papers, entry: TaughtEntry) -> str:
+    """Return a hash of the texts that taught a route, of the papers that the corpus has."""
+    named = dict.fromkeys(name for mark in entry.marks for name in (mark.paper, *mark.like))
+    rows = [row for row in papers.rows_of([*named]) if row is not None]
+    return sha256_text(*papers.texts(rows, entry.unit))
 
 
 def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
