@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval import taught_routes, teach
 from sentence_experts.retrieval.screening import bound_relevant
@@ -146,6 +147,35 @@ def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
         assert len(post(client, "/undo")["marks"]) == count
     assert any(each["similar"] for each in post(client, "/undo")["marks"])
     assert not post(client, "/undo")["can_undo"]
+
+
+def test_marks_follow_papers_whose_ids_change(tmp_path: Path, plain: SentenceTransformer) -> None:
+    papers = [{"id": each["doi"], "title": each["title"]} for each in searched_papers(8)]
+    for first in ("mine-1", "10.9999/rice"):
+        papers[0]["id"] = first
+        corpus = import_corpus(papers=papers, out=tmp_path / "library", overwrite=True)
+        app = sentence_experts.create_app({"m": plain}, corpus=corpus.path, watch=False)
+        with TestClient(app, base_url="http://localhost") as client:
+            ids = [each if each == "mine-1" else f"doi:{each}" for each in (one["id"] for one in papers)]
+            if first == "mine-1":
+                given = [{"paper": each, "similar": each in ids[:4]} for each in ids]
+                post(client, "/marks", {"marks": given})
+                post(client, "", {"name": "mine"})
+                continue
+            shown = post(client, "/begin", {"name": "mine"})
+            assert shown["routes"][0]["missing"] == 0
+            assert {each["paper"]: each["similar"] for each in shown["marks"]} == {
+                each: each in ids[:4] for each in ids
+            }
+            turned = post(client, "/marks", {"marks": [{"paper": ids[0], "similar": False}]})
+            assert [each["similar"] for each in turned["marks"]].count(True) == 3
+            assert (len(turned["marks"]), turned["marks"][-1]["paper"]) == (8, ids[0])
+            route = post(client, "", {"name": "mine"})["routes"][0]["figures"]
+            assert (route["similar"], route["not_similar"], route["missing"]) == (3, 5, 0)
+            assert "8 papers read, 3 of them relevant" in post(client, "/screen")["verdict"]
+            assert len(post(client, "/undo")["marks"]) == len(post(client, "/undo")["marks"]) == 8
+            forgotten = post(client, "/marks", {"marks": [{"paper": ids[0], "similar": None}]})
+            assert len(forgotten["marks"]) == 7
 
 
 def test_openai_clients_list_taught_routes_and_ask_for_blends(
@@ -300,7 +330,7 @@ def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     assert post(client, "", {"name": "my-method"})["routes"][-1]["name"] == "my-method", "taught last"
     assert post(client, "/undo")["name"] == "my-method-2"
     renamed = post(client, "/rename", {"name": "my-method", "to": "mine"})
-    assert [each["name"] for each in renamed["routes"]] == ["my-method-2", "mine"]
+    assert [each["name"] for each in renamed["routes"]] == ["mine", "my-method-2"]
     assert len(post(client, "/begin", {"name": "mine"})["marks"]) == 10
     gone = post(client, "/delete", {"name": "mine"})
     assert [each["name"] for each in gone["routes"]] == ["my-method-2"]

@@ -233,13 +233,18 @@ class Papers:
             for row, paper in zip(found, papers, strict=True)
         ]
 
+    def trace(self, title: str | None, entry: str | None) -> int | None:
+        """Return the row of a paper whose id changed, by a title or else an entry that no other has."""
+        row = self._by_title.get(_letters(title))
+        return self._by_entry.get(entry) if row is None else row
+
     @cached_property
-    def _by_title(self) -> dict[str, int | None]:
-        rows: dict[str, int | None] = {}
-        for row, title in enumerate(self.column("title").to_pylist()):
-            letters = _letters(title)
-            rows[letters] = row if letters and letters not in rows else None
-        return rows
+    def _by_title(self) -> dict[str | None, int | None]:
+        return _rows_of_one(map(_letters, self.column("title").to_pylist()))
+
+    @cached_property
+    def _by_entry(self) -> dict[str | None, int | None]:
+        return _rows_of_one(self.column("entry").to_pylist())
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Return whether each paper passes the filters, (papers,); None if there are none."""
@@ -377,6 +382,14 @@ class Papers:
 def _letters(title: str | None) -> str:
     """Return the letters and digits of a title, by which titles of several sources are compared."""
     return re.sub(r"[\W_]+", "", (title or "").casefold())
+
+
+def _rows_of_one(values: Iterable[str | None]) -> dict[str | None, int | None]:
+    """Return value -> its row; None for one that several rows have, and for an empty one."""
+    rows: dict[str | None, int | None] = {}
+    for row, value in enumerate(values):
+        rows[value] = row if value and value not in rows else None
+    return rows
 
 
 def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
-from sentence_experts.retrieval.taught_routes import gather, latest_marks
+from sentence_experts.retrieval.taught_routes import described_marks, gather, latest_marks
 from sentence_experts.retrieval.teaching import (
     HEAD,
     METHODS,
@@ -130,7 +130,8 @@ class TeachResult:
     def entry(self, searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> TaughtEntry:
         """Return what is kept of the route."""
         places = {"model": searcher.encoder.name, "on": on.name, "unit": searcher.unit}
-        return TaughtEntry(**places, kind=self.kind, marks=tuple(marks), figures=self.to_json())
+        kept = tuple(described_marks(searcher.papers, marks))
+        return TaughtEntry(**places, kind=self.kind, marks=kept, figures=self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values, with the verdict; None for what is not known."""
