@@ -29,6 +29,7 @@ from sentence_experts.corpus.paper import NOTICE_KINDS, Paper
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.texts import joined, sections_of
+from sentence_experts.retrieval.value_counts import count_papers, folded
 from sentence_experts.storage import OpenFiles
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class Papers:
         self._columns: dict[str, Any] = {}
         self._group = lru_cache(_GROUPS)(self._read_group)
         self._passing = lru_cache(_FILTERS)(self._pass)  # every route of one search asks for the same
+        self._counts = lru_cache(lambda parameter: count_papers(self._filtered(parameter)))
 
     def facts(self, rows: Iterable[int]) -> list[dict[str, Any]]:
         """Return the `FACTS` that the corpus has of the papers in these rows, and a `link`.
@@ -309,8 +311,8 @@ class Papers:
         known = values.unique().drop_null().to_pylist()
         fitting: set[str] = set()
         for pattern in wanted:
-            fits = re.compile(fnmatch.translate(re.sub(r"[\[?]", r"[\g<0>]", pattern.strip().casefold())))
-            matching = {value for value in known if fits.match(value.strip().casefold())}
+            fits = re.compile(fnmatch.translate(re.sub(r"[\[?]", r"[\g<0>]", folded(pattern))))
+            matching = {value for value in known if fits.match(folded(value))}
             if not matching:
                 counts = list(self.values(parameter))
                 shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")
@@ -329,14 +331,15 @@ class Papers:
     def values(self, parameter: str, rows: Sequence[int] | None = None) -> dict[str, int]:
         """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
 
-        Years are in their order. `rows` limits the count to these papers.
+        Years are in their order. Values that differ only in their case are one, as for filters, in the most
+        frequent spelling. `rows` limits the count to these papers.
         """
         if parameter not in VALUES:
             raise UsageError(f"no values of {parameter!r}; there are {', '.join(VALUES)}")
-        values = self._filtered(parameter)
-        values = values if rows is None else values.take(pa.array(rows, pa.int64()))
-        values = values.flatten() if pa.types.is_list(values.type) else values
-        counts = [(each["values"], each["counts"]) for each in values.drop_null().value_counts().to_pylist()]
+        if rows is None:
+            counts = [*self._counts(parameter).items()]
+        else:
+            counts = [*count_papers(self._filtered(parameter).take(pa.array(rows, pa.int64()))).items()]
         counts.sort(key=lambda pair: pair[0] if parameter == "year" else (-pair[1], pair[0]))
         return {str(value): count for value, count in counts}
 
