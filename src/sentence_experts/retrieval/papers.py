@@ -225,15 +225,30 @@ class Papers:
         return [by_id.get(given) for given in ids]
 
     def match(self, papers: Sequence[Paper]) -> list[int | None]:
-        """Return the row of each paper of a list, by an identifier, else by a title that no other has."""
+        """Return the row of each paper of a list, by an identifier, else by a title that no other has.
+
+        With another DOI it may be the preprint, but must have the same first author, a year apart at most.
+        """
         names = [each.names() for each in papers]
         ids = list(dict.fromkeys(name for each in names for name in each))
         by_id = dict(zip(ids, self.rows_of(ids), strict=True))
         found = [next((by_id[name] for name in each if by_id[name] is not None), None) for each in names]
         return [
-            self._by_title.get(_letters(paper.title)) if row is None else row
+            self._same_work(paper, self._by_title.get(_letters(paper.title))) if row is None else row
             for row, paper in zip(found, papers, strict=True)
         ]
+
+    def _same_work(self, paper: Paper, row: int | None) -> int | None:
+        """Return the row of a paper of this title if it is the same work, else None."""
+        (known,) = ({},) if row is None else self.facts([row])
+        if not (paper.doi and known.get("doi")):
+            return row
+        first, other = (
+            _letters(each[0].partition(",")[0]) if each else ""
+            for each in (paper.authors, known.get("authors"))
+        )
+        is_near = abs((paper.year or 0) - (known.get("year") or 0)) <= 1
+        return row if first and first == other and is_near else None
 
     def trace(self, title: str | None, entry: str | None) -> int | None:
         """Return the row of a paper whose id changed, by a title or else an entry that no other has."""
