@@ -21,12 +21,16 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
 from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route
-from sentence_experts.retrieval.teach import read_marks, teach
-from sentence_experts.retrieval.teaching import HEAD, ROCCHIO
+from sentence_experts.retrieval.teach import _describe, read_marks, teach
+from sentence_experts.retrieval.teaching import HEAD, METHODS, ROCCHIO, Examples
 from sentence_experts.retrieval.texts import PaperTexts
+from sentence_experts.retrieval.vectors import RouteVectors
 
 QUERY = "rice drought"
 
@@ -303,6 +307,24 @@ def test_papers_that_moved_are_those_that_a_search_finds(corpus: Path, plain_mod
         ranks = {each["paper_id"]: rank for rank, each in enumerate(found, start=1)}
         assert moved
         assert [each[place] for each in moved] == [ranks[each["paper_id"]] for each in moved]
+
+
+def test_ranks_beside_similar_papers_are_those_of_papers_like_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{number:03}" for number in range(200)]
+    searcher = object.__new__(Searcher)
+    searcher.papers = Papers(import_corpus(papers=[{"id": each, "title": f"Rice {each}"} for each in names]))
+    vectors = unit(np.random.default_rng(0).normal(0.1, 1, (200, 32)).astype(np.float32))
+    monkeypatch.setattr(searcher, "vectors", lambda route: RouteVectors(vectors, np.arange(200)))
+    rows, nothing = np.arange(20), np.zeros((0, 32), np.float32)
+    examples = Examples(vectors[rows], rows < 10, np.full(20, -1), nothing, rows)
+    taught = SearchRoute("mine", None, None, METHODS[ROCCHIO](examples))
+    _, moved = _describe(searcher, SearchRoute("", None, None), taught, examples)
+    (query,) = searcher.mean_vectors(range(10), Blend((taught,)))
+    ids, scores = searcher.papers.column("paper_id").to_pylist(), vectors @ query[0]
+    ranks = {ids[row]: rank for rank, row in enumerate(np.argsort(-scores), start=1)}
+    shown = [each for way in moved.values() for each in way]
+    assert shown
+    assert [each["after"] for each in shown] == [ranks[each["paper_id"]] for each in shown]
 
 
 def test_many_examples_without_a_difference_are_not_too_few(corpus: Path, plain_model: Path) -> None:

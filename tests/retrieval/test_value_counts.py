@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pyarrow as pa
@@ -37,3 +38,8 @@ def test_a_filter_finds_as_many_papers_as_its_value_counts() -> None:
         assert values == corpus.count_values(column)
         for value, count in values.items():
             assert papers.places(Filters.of(**{parameter: [value]})).sum() == count
+
+
+def test_a_filter_finds_decomposed_letters() -> None:
+    papers = Papers(import_corpus(papers=[{"id": 1, "title": "a", "journal": "Médecine"}]))
+    assert papers.places(Filters.of(journal=[unicodedata.normalize("NFD", "MÉDECINE")])).tolist() == [True]

@@ -18,6 +18,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
+from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
@@ -264,7 +265,7 @@ def _describe(
     """Return the words, and the papers but notices, that moved most up and down beside the first query."""
     query = examples.anchors[:1]
     if not len(query):
-        query = examples.vectors[examples.similar].mean(axis=0, keepdims=True)
+        query = unit(examples.vectors[examples.similar].mean(axis=0, keepdims=True))
     assert taught.taught is not None
     assert examples.papers is not None
     papers = searcher.vectors(on).papers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 
 def folded(value: Any) -> str:
-    """Return what filters compare of a value: neither upper or lower case nor white space around it."""
-    return str(value).strip().casefold()
+    """Return what filters compare of a value: in lower case, composed (NFC), no white space around it."""
+    return unicodedata.normalize("NFC", str(value)).strip().casefold()
 
 
 def count_papers(column: pa.Array) -> dict[Any, int]:
