@@ -9,10 +9,11 @@ import pytest
 
 from helpers.samples import write_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import RouteError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.search_routes import (
+    Blend,
     SearchRoute,
     find_blend,
     find_search_route,
@@ -57,6 +58,14 @@ def test_queries_with_a_prompt_find_papers_without_one_as_sentence_transformers_
     assert [hit.score for hit in compared.hits(rows)] == pytest.approx(expected.tolist(), abs=1e-5)
     prompted = searcher.encode_papers(titles, SearchRoute("query", "query", "query"))
     assert not np.allclose(expected, prompted @ compared.queries[0], atol=1e-3)
+
+
+def test_an_unknown_route_is_refused_in_a_blend_also_with_weight_0() -> None:
+    known = KnownRoutes.of("m", {"a": "a: ", "b": "b: "}, None)
+    assert find_blend(known, "a=1,b=0") == Blend((SearchRoute("a", "a", "a"),), (1.0,))
+    for route in ("a=1,x=0", {"a": 1, "x": 0}):
+        with pytest.raises(UsageError, match="no route 'x'"):
+            find_blend(known, route)
 
 
 def test_each_kind_of_queries_of_the_same_documents_is_a_search_route() -> None:

@@ -22,6 +22,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.citation_export import export_papers
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
@@ -332,6 +333,21 @@ def test_many_examples_without_a_difference_are_not_too_few(corpus: Path, plain_
     ends = {"auc": 0.49, "low": 0.44, "high": 0.55}
     assert replace(result, **ends).verdict.startswith("Nothing was learned that can be measured: ROC-AUC")
     assert "too few to tell" in replace(result, **{**ends, "high": 0.8}).verdict
+
+
+def test_routes_are_not_taught_on_a_blend(corpus: Path, experts_model: Path) -> None:
+    for verb, settings in ((teach, {"name": "mine"}), (sentence_experts.screen, {})):
+        with pytest.raises(UsageError, match=r"`on`: 'crops=0\.5,neuro=0\.5' is a blend: name one route"):
+            verb(experts_model, corpus, examples(), on="crops=0.5,neuro=0.5", **settings)
+
+
+@pytest.mark.parametrize("paper", ["@smith2012", "=A1", "-x1", "+b", "'quoted"])
+def test_marks_of_an_exported_list_name_the_same_papers(tmp_path: Path, paper: str) -> None:
+    rows = [{"paper_id": paper, "title": "T"}, {"paper_id": "z", "title": "Z"}]
+    lines = export_papers(rows, "csv").splitlines()
+    table = "\r\n".join([f"{lines[0]},similar", *(f"{line},yes" for line in lines[1:])])
+    (tmp_path / "list.csv").write_text(table)
+    assert [mark.paper for mark in read_marks(tmp_path / "list.csv")[0]] == [paper, "z"]
 
 
 def test_a_route_is_not_called_as_its_model(corpus: Path, plain_model: Path) -> None:

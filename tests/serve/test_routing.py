@@ -49,6 +49,7 @@ def test_missing_unknown_and_contradicting_routes_are_refused_with_their_place()
     assert (unknown.message, unknown.field) == ("m has no route 'soil'; its routes: crops, neuro", "route.1")
     assert refusal(CROPS, None, {"route": ["crops", None]}, 2).field == "route.1"
     assert "weight of 0 or more" in refusal(CROPS, None, {"route": "crops="}, 1).message
+    assert "no route 'x'" in refusal(CROPS, None, {"route": "crops=1,x=0"}, 1).message
     assert refusal(CROPS, None, {"route": ["crops"]}, 2).message == "1 routes for 2 texts"
     assert refusal(CROPS, None, {"route": ["crops"] * 2}, 1).message == "2 routes for 1 text"
     torn = refusal(CROPS, "crops", {"task": "neuro"}, 1)

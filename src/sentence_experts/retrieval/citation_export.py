@@ -37,6 +37,7 @@ _TYPES = {
     "unpublished": ("UNPB", "unpublished"), "patent": ("PAT", "patent"), "other": ("GEN", "misc"),
 }  # fmt: skip
 _ARTICLE = ("JOUR", "article")
+_FORMULAS = ("=", "+", "-", "@")  # what a spreadsheet takes for the beginning of one
 _TEX = {
     "\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}", "$": r"\$",
     "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -239,4 +240,9 @@ def _cell(paper: Mapping[str, Any], name: str) -> str:
     if not isinstance(paper.get(name), str) and any(re.search(r"[;|]|^\[", line) for line in lines):
         text = json.dumps(lines, ensure_ascii=False)
     is_number = re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not is_number else text
+    return f"'{text}" if text[:1] in _FORMULAS and not is_number else text
+
+
+def unquoted(cell: str) -> str:
+    """Return the text of a cell of such a table, without the sign that keeps it from being a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULAS else cell

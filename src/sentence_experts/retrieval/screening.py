@@ -148,7 +148,7 @@ def screen(
     opened = CorpusFolder.open(corpus)
     marks, sample = read_marks(examples)
     searcher = Searcher.open(model, opened, config, load_config)
-    (on,) = searcher.blend(config.on).routes
+    on = searcher.one_route(config.on)
     marks = latest_marks(searcher.papers, _without_anchors(marks))
     return order_papers(searcher, on, marks, sample, config.sample)
 

@@ -75,6 +75,8 @@ class Blend:
 def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
     """Return the weights of routes, which sum to 1, from "use=0.7,works-with=0.3" or from a mapping.
 
+    Those of 0 are among them, so that unknown names are found.
+
     >>> parse_weights("use=3, works-with=1")
     {'use': 0.75, 'works-with': 0.25}
     """
@@ -93,7 +95,7 @@ def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
         given[name] = weight
     if not (largest := max(given.values(), default=0.0)):
         raise UsageError(f"`route`: {route!r}: the weights sum to 0")
-    parts = {name: weight / largest for name, weight in given.items() if weight}  # so no sum is infinite
+    parts = {name: weight / largest for name, weight in given.items()}  # so no sum is infinite
     total = sum(parts.values())
     return {name: part / total for name, part in parts.items()}
 
@@ -139,7 +141,8 @@ def find_blend(
             found = taught.get(name) or find_search_route(known, name)
         except RouteError as error:
             raise UsageError(f"`route`: {error}") from error
-        weights[found] = weights.get(found, 0.0) + weight
+        if weight:
+            weights[found] = weights.get(found, 0.0) + weight
     return Blend(tuple(weights), tuple(weights.values()))
 
 

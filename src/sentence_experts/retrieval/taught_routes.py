@@ -102,8 +102,7 @@ def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
     """Return the model's route that another one was taught on; RouteError or UsageError if it has none."""
     if not entry.on and searcher.encoder.routes:
         raise UsageError("the model has routes")
-    (on,) = searcher.blend(entry.on or None).routes
-    return on
+    return searcher.one_route(entry.on)
 
 
 def _fit(searcher: Searcher, name: str, entry: TaughtEntry, on: SearchRoute) -> SearchRoute:

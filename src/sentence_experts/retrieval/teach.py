@@ -19,6 +19,7 @@ from sentence_experts.encoding.encode import Model
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.citation_export import unquoted
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
@@ -185,7 +186,7 @@ def teach(
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
     marks = latest_marks(searcher.papers, marks)
-    (on,) = searcher.blend(config.on).routes
+    on = searcher.one_route(config.on)
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
         taken = {searcher.encoder.name, *searcher.encoder.routes}
@@ -211,7 +212,8 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
         try:
             if isinstance(row, BadRowError):
                 raise row
-            paper, given, query, like, sampled = (as_text(row.get(each)) or "" for each in names)
+            cells = (unquoted(as_text(row.get(each)) or "") for each in names)
+            paper, given, query, like, sampled = cells
             similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
             if not paper:
                 raise BadRowError("give a `paper`")

@@ -146,7 +146,7 @@ def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:
     """Return the weight of each route that a name means: one route, or a blend."""
     if route is None or route in served.known.prompts:
         return {route: 1.0}
-    return dict(parse_weights(route).items())
+    return {name: weight for name, weight in parse_weights(route).items() if weight}
 
 
 def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
