@@ -37,7 +37,7 @@ def test_routes_are_those_whose_experts_were_loaded(experts, experts_model):
     assert list(part.routes) == ["neuro"]
     assert np.array_equal(part.encode(TEXTS, "neuro"), experts.encode(TEXTS, "neuro"))
     with pytest.raises(RouteError, match=r"without the expert of 'crops'; its routes: neuro"):
-        part.chosen_route("crops")
+        part.known_routes.choose("crops")
     limited = BatchEncoder(load(experts_model, device="cpu", max_resident_experts=1))
     assert limited.routes == experts.routes
 
@@ -55,12 +55,12 @@ def test_texts_are_cut_to_max_length_or_what_the_model_reads(plain, plain_model)
 
 def test_no_or_unknown_route_names_the_routes(plain, experts):
     with pytest.raises(RouteError, match="needs a route; its routes: crops, neuro"):
-        experts.chosen_route(None)
+        experts.known_routes.choose(None)
     with pytest.raises(RouteError, match="no route 'x'; its routes: crops, neuro"):
-        experts.chosen_route("x")
+        experts.known_routes.choose("x")
     with pytest.raises(RouteError, match="no route 'x'; its routes: none"):
-        plain.chosen_route("x")
-    assert plain.chosen_route(None) is None
+        plain.known_routes.choose("x")
+    assert plain.known_routes.choose(None) is None
     assert (plain.has_experts, experts.has_experts) == (False, True)
 
 

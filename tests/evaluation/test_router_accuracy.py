@@ -106,5 +106,5 @@ def test_evaluation_reports_router_accuracy_by_domain_and_block(
 
 def test_model_without_routes_raises_for_a_route(choosing):
     with pytest.raises(RouteError, match="no route 'crops'; its routes: none, its learned routers choose"):
-        BatchEncoder(choosing, name="m").chosen_route("crops")
-    assert BatchEncoder(choosing, name="m").chosen_route(None) is None
+        BatchEncoder(choosing, name="m").known_routes.choose("crops")
+    assert BatchEncoder(choosing, name="m").known_routes.choose(None) is None

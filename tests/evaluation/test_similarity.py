@@ -34,11 +34,6 @@ class KnownVectors:
         self.angles = angles
         self.routes = prompts or {route: f"{route}: " for route in angles}
 
-    def chosen_route(self, route: str) -> str:
-        if route not in self.routes:
-            raise RouteError(f"no route {route}")
-        return route
-
     def encode(self, texts: list[str], route: str) -> np.ndarray:
         radians = np.array(self.angles[route])
         return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32) * 3

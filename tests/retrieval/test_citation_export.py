@@ -51,6 +51,28 @@ def test_ris_has_a_record_per_paper() -> None:
     assert second == [("TY", "JOUR"), ("ID", "file:1"), ("ER", "")]
 
 
+@pytest.mark.parametrize(
+    ("papers", "expected"),
+    [
+        ([("Rice", None), ("Wheat", "@rice2012")], ["rice2012-2", "rice2012"]),
+        (
+            [("Other", "@rice2012-2"), ("Rice", None), ("Rice again", None)],
+            ["rice2012-2", "rice2012", "rice2012-3"],
+        ),
+        ([("Other", "@Rice2012"), ("Rice", None)], ["Rice2012", "rice2012-2"]),
+        ([("Rice", "@smith"), ("Wheat", "@Smith"), ("Wheat", "@x y")], ["smith", "wheat2012", "wheat2012-2"]),
+    ],
+)
+def test_bibtex_keys_are_distinct_and_a_paper_keeps_its_own(
+    papers: list[tuple[str, str | None]], expected: list[str]
+) -> None:
+    rows = [
+        {"paper_id": f"p{number}", "title": title, "year": 2012, "entry": entry}
+        for number, (title, entry) in enumerate(papers)
+    ]
+    assert re.findall(r"@article\{(.*),", export_papers(rows, "bibtex")) == expected
+
+
 def test_bibtex_escapes_what_tex_reads() -> None:
     text = export_papers([RICE, RICE | {"paper_id": "doi:10.1/b"}], "bibtex")
     assert re.findall(r"@article\{(.*),", text) == ["rice2012", "rice2012-2"]

@@ -19,6 +19,8 @@ from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval import vectors as vectors_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
+from sentence_experts.retrieval.head_cosines import Head
+from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.search import search
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.vectors import scores_of
@@ -132,6 +134,28 @@ def test_heads_need_no_route_to_be_indexed(tmp_path: Path, model: Path, plain_mo
     for other in (tmp_path / "mixed", adapters):
         with pytest.raises(RouteError, match="needs a route; its routes: crops, "):
             build_index(other, tmp_path / "corpus")
+
+
+def test_lengths_of_vectors_that_were_replaced_meanwhile_are_not_taken(
+    tmp_path: Path, heads: ExpertEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"p{number:03}" for number in range(300)]
+    texts = [(each, f"Rice {each}", None, 2000, False) for each in names]
+    changed = [texts[0], (names[1], "Sleep of rats in the rain", None, 2000, False), *texts[2:]]
+    computed = Head.over
+    corpus = [write_corpus(tmp_path, texts)]
+
+    def replaced(*given: Any) -> Head:
+        monkeypatch.setattr(Head, "over", computed)
+        corpus.append(write_corpus(tmp_path, changed))
+        route_vectors(BatchEncoder(heads), corpus[1], "works-with")
+        return computed(*given)
+
+    monkeypatch.setattr(Head, "over", replaced)
+    route_vectors(BatchEncoder(heads), corpus[0], "use")
+    vectors = route_vectors(BatchEncoder(heads), corpus[1], "use")
+    assert vectors.head is not None
+    assert vectors.head.lengths == pytest.approx(computed(*heads.head_routes["use"], vectors.vectors).lengths)
 
 
 def test_lengths_that_do_not_fit_or_are_damaged_are_computed_again(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from helpers.samples import PAPERS, write_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.retrieval.build import CorpusIndex
-from sentence_experts.retrieval.keywords import fused, keyword_index
+from sentence_experts.retrieval.keywords import fused, keyword_index, telling_words
 from sentence_experts.storage import RECORD
 
 TEXTS = [
@@ -48,6 +49,18 @@ def test_common_words_count_in_queries_that_have_no_others(tmp_path):
     index = keyword_index(write_corpus(tmp_path, [(*each, 2000, False) for each in texts]), "title")
     assert index.search("rust of the", 3).tolist() == [2]
     assert sorted(index.search("of the", 3).tolist()) == [0, 1]
+
+
+def test_decomposed_letters_of_a_query_are_those_of_the_texts(tmp_path):
+    title = "Ménière disease"
+    index = keyword_index(
+        write_corpus(tmp_path, [("a", title, None, 2000, False), ("b", "Rice", None, 2000, False)]), "title"
+    )
+    decomposed = unicodedata.normalize("NFD", title)
+    assert decomposed != title
+    assert index.scores(decomposed).tolist() == index.scores(title).tolist()
+    assert index.search(decomposed.split()[0], 2).tolist() == [0]
+    assert telling_words(decomposed) == telling_words(title) == title.split()
 
 
 def test_words_of_an_older_corpus_are_counted_again(tmp_path, corpus):

@@ -14,8 +14,19 @@ from sklearn.linear_model import LogisticRegression
 import sentence_experts
 from helpers.command_line import run
 from helpers.searched_corpus import NOTICE, searched_papers, write_searched_corpus
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval.screening import ScreenResult, bound_relevant, fit_regression, screen
+from sentence_experts.retrieval.screening import (
+    ScreenResult,
+    bound_relevant,
+    fit_regression,
+    order_papers,
+    screen,
+)
+from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.taught import Mark
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +76,31 @@ def test_regression_is_that_of_scikit_learn() -> None:
     similar = vectors[:, 0] > 0.15
     known = LogisticRegression(C=1, class_weight="balanced", tol=1e-8).fit(vectors, similar).coef_[0]
     assert fit_regression(vectors, similar) == pytest.approx(known, abs=2e-3)
+
+
+def test_papers_that_come_do_not_take_the_places_of_those_that_leave(plain_model: Path) -> None:
+    encoder = BatchEncoder(load(plain_model, device="cpu"))
+
+    def ordered(names: list[str], marks: dict[str, bool], sample: Any = None, draw: int = 0) -> ScreenResult:
+        corpus = import_corpus(papers=[{"id": each, "title": f"Rice {each}"} for each in names])
+        given = [Mark(paper=each, similar=similar) for each, similar in marks.items()]
+        searcher = Searcher(encoder, corpus, "title")
+        return order_papers(searcher, searcher.routes[0], given, sample, draw)
+
+    names = [f"p{number:02}" for number in range(44)]
+    marks = {each: number < 2 for number, each in enumerate(names[:4])}
+    sample = ordered(names, marks, draw=15).sample
+    assert sample is not None
+    marks |= dict.fromkeys(sample.papers, False)
+    before = ordered(names, marks, sample)
+    left = [each for each in names if each not in marks][:5]
+    came = [f"q{number}" for number in range(5)]
+    names = [*(each for each in names if each not in left), *came]
+    grown = ordered(names, marks, sample)
+    assert (grown.pool, grown.newer, grown.since) == (before.pool - 5, 5, 0)
+    after = ordered(names, marks | dict.fromkeys(came, True), sample)
+    assert (after.pool, after.newer, after.since) == (before.pool - 5, 0, 0)
+    assert after.at_most == bound_relevant(after.pool, 15, 0) == grown.at_most - 5
 
 
 def test_unread_papers_are_ordered_by_what_was_taught(corpus: Path, plain_model: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from helpers.samples import make_tiny_encoder, write_corpus
 from helpers.searching import find_papers
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.paper import Paper
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
@@ -170,6 +172,15 @@ def test_papers_stay_those_of_the_corpus_that_was_opened(tmp_path: Path) -> None
         assert kept.citations([0, 1]) == [(0, 1)]
         assert kept.texts([1], "passages") == ["b\nBody of b."]
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise() -> None:
+    row = {"id": "10.1234/a", "title": "Introduction", "authors": "Smith, Ann; Ito, B", "year": 2012}
+    papers = Papers(import_corpus(papers=[row, {"id": "10.1234/b", "title": "Rice"}]))
+    work = Paper(title="Introduction.", doi="10.9999/other", authors=("Smith, A.",), year=2011)  # a preprint
+    others = {"authors": ("Ito, B",)}, {"authors": ()}, {"year": 2001}, {"year": None}
+    listed = [work, *(replace(work, **each) for each in others), replace(work, doi=None, authors=())]
+    assert papers.match(listed) == [0, None, None, None, None, 0]
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

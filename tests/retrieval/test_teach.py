@@ -17,15 +17,21 @@ import sentence_experts
 from helpers.command_line import run
 from helpers.searched_corpus import NOTICE, searched_papers, write_searched_corpus
 from sentence_experts import CorpusFolder
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.citation_export import export_papers
+from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
 from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route
-from sentence_experts.retrieval.teach import read_marks, teach
-from sentence_experts.retrieval.teaching import HEAD, ROCCHIO
+from sentence_experts.retrieval.teach import _describe, read_marks, teach
+from sentence_experts.retrieval.teaching import HEAD, METHODS, ROCCHIO, Examples
 from sentence_experts.retrieval.texts import PaperTexts
+from sentence_experts.retrieval.vectors import RouteVectors
 
 QUERY = "rice drought"
 
@@ -106,6 +112,25 @@ def test_a_taught_route_becomes_one_of_a_model(
     assert again.prompts == made.prompts
     with pytest.raises(UsageError, match="no taught route 'other'; there are mine"):
         add_taught_route(plain_model, corpus, "other", profile="ann")
+
+
+def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(
+    plain_model: Path, tmp_path: Path
+) -> None:
+    papers = [{name: each[name] for name in ("doi", "title", "abstract")} for each in searched_papers(12)]
+    corpus = import_corpus(papers=papers, out=tmp_path / "library").path
+    teach(str(plain_model), corpus, examples(), name="mine", unit="title")
+    add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model")
+    teach(str(plain_model), corpus, examples(), name="mine", unit="abstract")
+    with pytest.raises(UsageError, match="another unit"):
+        add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model")
+    papers[0]["title"] = "Rice in another drought"
+    teach(str(plain_model), corpus, examples(), name="mine", unit="title")
+    import_corpus(papers=papers, out=corpus, overwrite=True)
+    with pytest.raises(UsageError, match="other texts"):
+        add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model")
+    again = add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model", overwrite=True)
+    assert add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model").prompts == again.prompts
 
 
 @pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
@@ -285,11 +310,44 @@ def test_papers_that_moved_are_those_that_a_search_finds(corpus: Path, plain_mod
         assert [each[place] for each in moved] == [ranks[each["paper_id"]] for each in moved]
 
 
+def test_ranks_beside_similar_papers_are_those_of_papers_like_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{number:03}" for number in range(200)]
+    searcher = object.__new__(Searcher)
+    searcher.papers = Papers(import_corpus(papers=[{"id": each, "title": f"Rice {each}"} for each in names]))
+    vectors = unit(np.random.default_rng(0).normal(0.1, 1, (200, 32)).astype(np.float32))
+    monkeypatch.setattr(searcher, "vectors", lambda route: RouteVectors(vectors, np.arange(200)))
+    rows, nothing = np.arange(20), np.zeros((0, 32), np.float32)
+    examples = Examples(vectors[rows], rows < 10, np.full(20, -1), nothing, rows)
+    taught = SearchRoute("mine", None, None, METHODS[ROCCHIO](examples))
+    _, moved = _describe(searcher, SearchRoute("", None, None), taught, examples)
+    (query,) = searcher.mean_vectors(range(10), Blend((taught,)))
+    ids, scores = searcher.papers.column("paper_id").to_pylist(), vectors @ query[0]
+    ranks = {ids[row]: rank for rank, row in enumerate(np.argsort(-scores), start=1)}
+    shown = [each for way in moved.values() for each in way]
+    assert shown
+    assert [each["after"] for each in shown] == [ranks[each["paper_id"]] for each in shown]
+
+
 def test_many_examples_without_a_difference_are_not_too_few(corpus: Path, plain_model: Path) -> None:
     result = teach(plain_model, corpus, examples(12), name="any", profile="verdict")
     ends = {"auc": 0.49, "low": 0.44, "high": 0.55}
     assert replace(result, **ends).verdict.startswith("Nothing was learned that can be measured: ROC-AUC")
     assert "too few to tell" in replace(result, **{**ends, "high": 0.8}).verdict
+
+
+def test_routes_are_not_taught_on_a_blend(corpus: Path, experts_model: Path) -> None:
+    for verb, settings in ((teach, {"name": "mine"}), (sentence_experts.screen, {})):
+        with pytest.raises(UsageError, match=r"`on`: 'crops=0\.5,neuro=0\.5' is a blend: name one route"):
+            verb(experts_model, corpus, examples(), on="crops=0.5,neuro=0.5", **settings)
+
+
+@pytest.mark.parametrize("paper", ["@smith2012", "=A1", "-x1", "+b", "'quoted"])
+def test_marks_of_an_exported_list_name_the_same_papers(tmp_path: Path, paper: str) -> None:
+    rows = [{"paper_id": paper, "title": "T"}, {"paper_id": "z", "title": "Z"}]
+    lines = export_papers(rows, "csv").splitlines()
+    table = "\r\n".join([f"{lines[0]},similar", *(f"{line},yes" for line in lines[1:])])
+    (tmp_path / "list.csv").write_text(table)
+    assert [mark.paper for mark in read_marks(tmp_path / "list.csv")[0]] == [paper, "z"]
 
 
 def test_a_route_is_not_called_as_its_model(corpus: Path, plain_model: Path) -> None:

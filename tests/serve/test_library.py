@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.running_server import EXPERTS
 from helpers.samples import make_tiny_encoder
-from helpers.searched_corpus import QUERY, ask, ids, write_searched_corpus
+from helpers.searched_corpus import QUERY, ask, ids, searched_papers, write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import LoadConfig
@@ -69,6 +69,42 @@ def test_searches_follow_a_model_that_is_replaced(
         while ids(ask(client, query=QUERY)) != wanted and time.monotonic() < deadline:
             time.sleep(0.1)
         assert ids(ask(client, query=QUERY)) == wanted
+
+
+def test_vectors_of_a_taught_route_are_of_the_model_that_it_was_fitted_to(
+    plain_model: Path, tmp_path: Path, minilm: str
+) -> None:
+    corpus, folder = write_searched_corpus(tmp_path / "papers", hostile=False), tmp_path / "model"
+    shutil.copytree(plain_model, folder)
+    app = sentence_experts.create_app({"m": folder}, corpus=corpus.path, watch=False)
+    marks = [
+        {"paper": each["doi"], "similar": each["subjects"] == ["crops"]} for each in searched_papers()[:12]
+    ]
+    with TestClient(app, base_url="http://localhost") as client:
+
+        def vector(model: str) -> Any:
+            answer = client.post("/v1/embeddings", json={"model": model, "input": QUERY, "normalize": True})
+            return np.array(answer.json()["data"][0]["embedding"])
+
+        client.post("/search/taught/marks", json={"marks": marks})
+        client.post("/search/taught", json={"name": "mine"})
+        library, before = app.state.library, vector("m")
+        old = library._searchers["m"][0]
+        shutil.rmtree(folder)
+        make_tiny_encoder(folder, minilm, seed=1)
+        assert client.portal is not None
+        client.portal.call(app.state.engine.models.reload)
+        after, deadline = vector("m"), time.monotonic() + 60
+        assert not np.allclose(after, before, atol=1e-3)
+        served = old
+        while served is old:  # no search is needed for the library to follow the model
+            assert time.monotonic() < deadline
+            change, found = library.taught("m", "default")["mine"], vector("m:mine")
+            if change is library.taught("m", "default")["mine"]:
+                served = library._searchers["m"][0]
+                base = (before if served is old else after)[None]
+                assert found == pytest.approx(change.of_queries(base)[0], abs=1e-5)
+            time.sleep(0.05)
 
 
 def test_papers_are_compared_with_vectors_of_their_own_model_only(

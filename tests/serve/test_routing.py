@@ -49,6 +49,7 @@ def test_missing_unknown_and_contradicting_routes_are_refused_with_their_place()
     assert (unknown.message, unknown.field) == ("m has no route 'soil'; its routes: crops, neuro", "route.1")
     assert refusal(CROPS, None, {"route": ["crops", None]}, 2).field == "route.1"
     assert "weight of 0 or more" in refusal(CROPS, None, {"route": "crops="}, 1).message
+    assert "no route 'x'" in refusal(CROPS, None, {"route": "crops=1,x=0"}, 1).message
     assert refusal(CROPS, None, {"route": ["crops"]}, 2).message == "1 routes for 2 texts"
     assert refusal(CROPS, None, {"route": ["crops"] * 2}, 1).message == "2 routes for 1 text"
     torn = refusal(CROPS, "crops", {"task": "neuro"}, 1)
@@ -76,6 +77,17 @@ def test_purposes_of_other_protocols_are_routes_of_that_purpose(asked: str, foun
         f"search_{found}"
     ]
     assert find_routes(model(), None, {"input_type": asked}, 1) == [None]
+
+
+@pytest.mark.parametrize("asked", ["document", "search_document", "passage"])
+def test_documents_have_no_prompt_where_only_queries_have_one(asked: str) -> None:
+    queries = model("query")
+    assert find_routes(queries, None, {}, 2) == [None, None]
+    assert find_routes(queries, None, {"input_type": [asked, "search_query"]}, 2) == [None, "query"]
+    assert find_routes(queries, "document", {"task": asked}, 1) == [None]
+    torn = refusal(queries, "query", {"task": asked}, 1)
+    assert torn.message == "names the route 'document', but `model` names 'query'"
+    assert "`task` names 'document'" in refusal(queries, None, {"task": asked, "route": "query"}, 1).message
 
 
 def test_a_name_that_two_routes_could_mean_is_refused() -> None:

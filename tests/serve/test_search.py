@@ -18,6 +18,7 @@ from helpers.samples import TOPICS
 from helpers.searched_corpus import HOSTILE, QUERY, ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.serve import search
 from sentence_experts.serve.search import MAX_ABSTRACT
 
 
@@ -305,6 +306,24 @@ def test_hybrid_ranks_by_words_too(client: TestClient, experts: ExpertEncoder, c
         for rank, hit in enumerate(answer["routes"][number]["hits"], start=1):
             name = answer["routes"][number]["name"]
             assert answer["papers"][hit["paper"]]["ranks"][name]["rank"] == hit["rank"] == rank
+
+
+@pytest.mark.parametrize("year", [None, "2005.."])
+def test_hybrid_ranks_under_other_routes_are_those_of_a_longer_search(
+    client: TestClient, year: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for query in ("leaf rust", "drought", "simulated plot 3"):
+        asked: dict[str, Any] = {"query": query, "hybrid": True, "year": year}
+        short, long = (ask(client, **asked, top_k=top_k) for top_k in (4, 100))
+        for place, route in enumerate(long["routes"]):
+            true = {name: rank for rank, name in enumerate(ids(long, place), start=1)}
+            for paper in short["papers"]:
+                assert paper["ranks"][route["name"]]["rank"] == true[paper["paper_id"]]
+    monkeypatch.setattr(search, "NEAR", 4)
+    few = ask(client, **asked, top_k=4)
+    for place, route in enumerate(few["routes"]):
+        others = [each for each in few["papers"] if each["paper_id"] not in ids(few, place)]
+        assert {each["ranks"][route["name"]]["rank"] for each in others} <= {None}
 
 
 def test_notices_are_hidden_unless_they_are_asked_for(client: TestClient) -> None:

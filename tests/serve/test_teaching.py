@@ -17,10 +17,13 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval import taught_routes, teach
 from sentence_experts.retrieval.screening import bound_relevant
 from sentence_experts.retrieval.taught import Mark
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
+from sentence_experts.retrieval.teaching import METHODS, ROCCHIO
 from sentence_experts.serve import teaching
 
 QUERY = "rice drought"
@@ -146,6 +149,35 @@ def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
     assert not post(client, "/undo")["can_undo"]
 
 
+def test_marks_follow_papers_whose_ids_change(tmp_path: Path, plain: SentenceTransformer) -> None:
+    papers = [{"id": each["doi"], "title": each["title"]} for each in searched_papers(8)]
+    for first in ("mine-1", "10.9999/rice"):
+        papers[0]["id"] = first
+        corpus = import_corpus(papers=papers, out=tmp_path / "library", overwrite=True)
+        app = sentence_experts.create_app({"m": plain}, corpus=corpus.path, watch=False)
+        with TestClient(app, base_url="http://localhost") as client:
+            ids = [each if each == "mine-1" else f"doi:{each}" for each in (one["id"] for one in papers)]
+            if first == "mine-1":
+                given = [{"paper": each, "similar": each in ids[:4]} for each in ids]
+                post(client, "/marks", {"marks": given})
+                post(client, "", {"name": "mine"})
+                continue
+            shown = post(client, "/begin", {"name": "mine"})
+            assert shown["routes"][0]["missing"] == 0
+            assert {each["paper"]: each["similar"] for each in shown["marks"]} == {
+                each: each in ids[:4] for each in ids
+            }
+            turned = post(client, "/marks", {"marks": [{"paper": ids[0], "similar": False}]})
+            assert [each["similar"] for each in turned["marks"]].count(True) == 3
+            assert (len(turned["marks"]), turned["marks"][-1]["paper"]) == (8, ids[0])
+            route = post(client, "", {"name": "mine"})["routes"][0]["figures"]
+            assert (route["similar"], route["not_similar"], route["missing"]) == (3, 5, 0)
+            assert "8 papers read, 3 of them relevant" in post(client, "/screen")["verdict"]
+            assert len(post(client, "/undo")["marks"]) == len(post(client, "/undo")["marks"]) == 8
+            forgotten = post(client, "/marks", {"marks": [{"paper": ids[0], "similar": None}]})
+            assert len(forgotten["marks"]) == 7
+
+
 def test_openai_clients_list_taught_routes_and_ask_for_blends(
     client: TestClient, plain: SentenceTransformer
 ) -> None:
@@ -174,6 +206,41 @@ def test_openai_clients_list_taught_routes_and_ask_for_blends(
     assert vectors[2] == pytest.approx(unit(mixed), abs=1e-5)
     refused = client.post("/v1/embeddings", json={"model": "m:mine=1,other=1", "input": "x"})
     assert (refused.status_code, "other" in refused.text) == (422, True)
+
+
+def test_a_taught_route_takes_no_other_route_beside_it(client: TestClient) -> None:
+    post(client, "/marks", marks())
+    post(client, "", {"name": "mine"})
+
+    def asked(**fields: Any) -> Any:
+        return client.post("/v1/embeddings", json={"model": "m:mine", "input": [QUERY, "rust"]} | fields)
+
+    plain, expected = asked(model="m").json(), asked().json()
+    same: tuple[dict[str, Any], ...] = (
+        {"route": "mine"}, {"route": ["mine", None]}, {"input_type": "query"}, {"model": "m", "task": "mine"},
+    )  # fmt: skip
+    for fields in same:
+        assert asked(**fields).json()["data"] == expected["data"], fields
+    for fields in ({"route": "x"}, {"task": "x"}, {"route": ["mine", "x"]}, {"route": "query"}):
+        refused = asked(**fields)
+        assert (refused.status_code, "names the route" in refused.text) == (422, True), fields
+    twice = asked(model="m:mine=1,m=1").json()["usage"]
+    assert twice["total_tokens"] == 2 * plain["usage"]["total_tokens"]
+
+
+def test_papers_under_a_taught_route_have_vectors_of_papers(
+    client: TestClient, plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teach, "METHODS", dict.fromkeys(METHODS, METHODS[ROCCHIO]))  # moves only queries
+    monkeypatch.setattr(taught_routes, "METHODS", dict.fromkeys(METHODS, METHODS[ROCCHIO]))
+    post(client, "/marks", marks())
+    post(client, "", {"name": "moved"})
+    sent = {"model": "m:moved", "input": [QUERY, QUERY], "input_type": ["document", "query"]}
+    data = client.post("/v1/embeddings", json=sent).json()["data"]
+    paper, query = (np.array(each["embedding"]) for each in data)
+    base = plain.encode(QUERY, normalize_embeddings=True)
+    assert paper == pytest.approx(base, abs=1e-5)
+    assert not np.allclose(query, base, atol=1e-3)
 
 
 def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> None:
@@ -263,7 +330,7 @@ def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     assert post(client, "", {"name": "my-method"})["routes"][-1]["name"] == "my-method", "taught last"
     assert post(client, "/undo")["name"] == "my-method-2"
     renamed = post(client, "/rename", {"name": "my-method", "to": "mine"})
-    assert [each["name"] for each in renamed["routes"]] == ["my-method-2", "mine"]
+    assert [each["name"] for each in renamed["routes"]] == ["mine", "my-method-2"]
     assert len(post(client, "/begin", {"name": "mine"})["marks"]) == 10
     gone = post(client, "/delete", {"name": "mine"})
     assert [each["name"] for each in gone["routes"]] == ["my-method-2"]

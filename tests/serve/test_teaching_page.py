@@ -121,6 +121,41 @@ def test_the_whole_loop_by_keyboard_on_a_phone(chromium: Any, served: RunningSer
         page.keyboard.press("Escape")
 
 
+def test_all_kept_papers_are_marked_however_many(chromium: Any, served: RunningServer) -> None:
+    kept = [{"id": f"p{number}", "title": "Rice", "year": None} for number in range(250)]
+    answer = {"marks": [], "routes": [], "name": None, "can_undo": False}
+    sent: list[str] = []
+
+    def answered(route: Any) -> None:
+        sent.extend(each["paper"] for each in route.request.post_data_json["marks"])
+        route.fulfill(json=answer)
+
+    with opened(chromium, f"{served.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        page.evaluate("papers => localStorage.setItem('sentence-experts kept', JSON.stringify(papers))", kept)
+        page.route("**/search/taught/marks", answered)
+        page.reload()
+        page.wait_for_selector(DONE)
+        page.click("#open-kept")
+        page.click("#kept-similar")
+        for _ in range(100):
+            if len(sent) == len(kept):
+                break
+            page.wait_for_timeout(100)
+    assert sent == [each["id"] for each in kept]
+
+
+def test_a_taught_route_can_be_unticked(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        mark(page)
+        teach(page)
+        page.uncheck(f"#routes input[value='{TAUGHT}']")
+        page.wait_for_selector(f".route[data-route='{TAUGHT}']", state="detached")
+        assert page.is_checked("#routes input[value='m']")
+        assert not page.is_checked(f"#routes input[value='{TAUGHT}']")
+
+
 def test_kept_papers_are_marked_at_once(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=rice+drought") as page:
         page.wait_for_selector(DONE)

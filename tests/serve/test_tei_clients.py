@@ -78,6 +78,14 @@ def test_texts_that_would_be_cut_can_be_refused(client: httpx.Client) -> None:
     assert refused.json()["error"].startswith("inputs.1: 602 tokens, but experts reads 512")
 
 
+@pytest.mark.parametrize("inputs", ["wheat " * 600, {"source_sentence": "wheat " * 600, "sentences": ["a"]}])
+def test_parameters_count_for_texts_as_for_sentences(client: httpx.Client, inputs: Any) -> None:
+    parameters = {"prompt_name": "crops", "truncate": False}
+    assert client.post("/", json={"inputs": inputs, "parameters": parameters}).status_code == 413
+    wrong = client.post("/", json={"inputs": inputs, "parameters": {"route": "nonsense"}})
+    assert (wrong.status_code, "no route 'nonsense'" in wrong.text) == (422, True)
+
+
 def test_a_sentence_is_named_by_its_place(client: httpx.Client) -> None:
     long, short = "wheat " * 600, "rice"
     for source, sentences, place in (

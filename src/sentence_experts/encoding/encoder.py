@@ -140,10 +140,6 @@ class BatchEncoder:
         """The length of a vector."""
         return int(self.model.get_embedding_dimension() or self.encode([""]).shape[1])
 
-    def chosen_route(self, route: str | None) -> str | None:
-        """Return the route that `route` means for this model (`KnownRoutes.choose`)."""
-        return self.known_routes.choose(route)
-
     def encode(
         self,
         texts: Sequence[str],
@@ -153,8 +149,8 @@ class BatchEncoder:
     ) -> Vectors:
         """Return vectors of shape (texts, dimensions), float32, in the order of the texts.
 
-        `route` None means no prompt at all; call `chosen_route` first for the default. An empty text has the
-        zero vector where a decoder's tokenizer gives it no token. `advance` is called as texts are done.
+        `route` None means no prompt at all (`known_routes.choose` gives the default route). An empty text has
+        the zero vector where a decoder's tokenizer gives it no token. `advance` is called as texts are done.
 
         Raises:
             InputError: the model gives a vector that is not finite.

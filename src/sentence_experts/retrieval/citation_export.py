@@ -37,6 +37,7 @@ _TYPES = {
     "unpublished": ("UNPB", "unpublished"), "patent": ("PAT", "patent"), "other": ("GEN", "misc"),
 }  # fmt: skip
 _ARTICLE = ("JOUR", "article")
+_FORMULAS = ("=", "+", "-", "@")  # what a spreadsheet takes for the beginning of one
 _TEX = {
     "\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}", "$": r"\$",
     "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -137,9 +138,8 @@ def _ris(papers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
-    keys: Counter[str] = Counter()
     entries = []
-    for paper in papers:
+    for key, paper in zip(_keys(papers), papers, strict=True):
         kind = _TYPES.get(str(paper.get("article_type")), _ARTICLE)[1]
         source = "booktitle" if kind in ("inproceedings", "incollection") else "journal"
         words, names = _present(paper, "keywords"), map(_bibtex_name, _present(paper, "authors"))
@@ -158,7 +158,7 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
         )
         fields["note"] = "; ".join(notes)
         written = [f"  {name} = {{{_field(name, value)}}}" for name, value in fields.items() if value]
-        entries.append(f"@{kind}{{{_key(paper, keys)},\n" + ",\n".join(written) + "\n}\n")
+        entries.append(f"@{kind}{{{key},\n" + ",\n".join(written) + "\n}\n")
     return "\n".join(entries)
 
 
@@ -195,18 +195,30 @@ def _tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in apart)
 
 
-def _key(paper: Mapping[str, Any], taken: Counter[str]) -> str:
-    """Return a distinct key: the paper's own, else the first long word of the title, and the year."""
-    own = re.fullmatch(r"@([\w.:/+-]+)", str(paper.get("entry")), re.ASCII)
-    if own and own[1] not in taken:
-        taken[own[1]] += 1
-        return own[1]
+def _keys(papers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a distinct key for each paper: its own, else the first long word of the title, and the year."""
+    found = [re.fullmatch(r"@([\w.:/+-]+)", str(each.get("entry")), re.ASCII) for each in papers]
+    keys = [each[1] if each else "" for each in found]
+    owners = {key.lower(): place for place, key in reversed([*enumerate(keys)]) if key}  # BibTeX folds case
+    taken, numbers = {*owners}, Counter[str]()
+    for place, (key, paper) in enumerate(zip(keys, papers, strict=True)):
+        if owners.get(key.lower()) == place:
+            continue
+        start = key = _key(paper)
+        while key in taken:
+            numbers[start] += 1
+            key = f"{start}-{numbers[start] + 1}"
+        taken.add(key)
+        keys[place] = key
+    return keys
+
+
+def _key(paper: Mapping[str, Any]) -> str:
+    """Return the first long word of the title of a paper, and the year."""
     plain = unicodedata.normalize("NFKD", str(paper.get("title") or "")).encode("ascii", "ignore").decode()
     words = [word for word in re.findall(r"[a-z]+", plain.lower()) if len(word) > 3]
     start = f"{words[0][:24] if words else 'paper'}{_line(paper.get('year') or '')}"
-    start = re.sub(r"[^a-z0-9]", "", start)
-    taken[start] += 1
-    return start if taken[start] == 1 else f"{start}-{taken[start]}"
+    return re.sub(r"[^a-z0-9]", "", start)
 
 
 def _csv(papers: Sequence[Mapping[str, Any]]) -> str:
@@ -228,4 +240,9 @@ def _cell(paper: Mapping[str, Any], name: str) -> str:
     if not isinstance(paper.get(name), str) and any(re.search(r"[;|]|^\[", line) for line in lines):
         text = json.dumps(lines, ensure_ascii=False)
     is_number = re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not is_number else text
+    return f"'{text}" if text[:1] in _FORMULAS and not is_number else text
+
+
+def unquoted(cell: str) -> str:
+    """Return the text of a cell of such a table, without the sign that keeps it from being a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULAS else cell

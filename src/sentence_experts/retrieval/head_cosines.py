@@ -42,9 +42,12 @@ class Head:
     lengths: NDArray[np.float32]
 
     @classmethod
-    def open(cls, weight: Vectors, bias: Vectors, shared: Vectors, folder: Path) -> Head:
-        """Read the lengths of a head's vectors from the folder of the shared ones, or compute them."""
-        digest = sha256_text(weight.tobytes().hex(), bias.tobytes().hex())[:16]
+    def open(cls, weight: Vectors, bias: Vectors, shared: Vectors, folder: Path, of: str) -> Head:
+        """Read the lengths of a head's vectors from the folder of the shared ones, or compute them.
+
+        `of` is the hash of the shared vectors: meanwhile others may have taken their place in the folder.
+        """
+        digest = sha256_text(weight.tobytes().hex(), bias.tobytes().hex(), of)[:16]
         file = folder / f"lengths-{digest}.npz"
         checked = np.unique(np.linspace(0, len(shared) - 1, _CHECKED).astype(int))
         try:

@@ -81,41 +81,40 @@ def route_vectors(
 ) -> RouteVectors:
     """Read the vectors of a corpus if they are there and unchanged; otherwise compute them.
 
-    Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
-    computing the same vectors, this one waits for them.
+    `route` None means no prompt. Papers without the unit's text (for "title+abstract": with neither) are left
+    out. If another process is computing the same vectors, this one waits for them.
     """
-    route = encoder.chosen_route(route)
     settings = index_key(encoder, route, unit)
     shared = shared_encoder(encoder, route)
     if shared is None:
         return _read_or_build(encoder, corpus, route, settings)[0]
     # Without the name of the route and its head: all routes of this encoder share the vectors.
     settings = index_key(shared, route, unit) | {"route": None, "shared": True}
-    vectors, folder = _read_or_build(shared, corpus, route, settings)
+    vectors, folder, digest = _read_or_build(shared, corpus, route, settings)
     weight, bias = encoder.model.head_routes[route]
-    head = Head.open(weight, bias, vectors.vectors, folder)
+    head = Head.open(weight, bias, vectors.vectors, folder, digest)
     return replace(vectors, head=head)
 
 
 def _read_or_build(
     encoder: BatchEncoder, corpus: CorpusFolder, route: str | None, settings: dict[str, Any]
-) -> tuple[RouteVectors, Path]:
-    """Return the vectors with these settings, and their folder; encoded if they are not there."""
+) -> tuple[RouteVectors, Path, str]:
+    """Return the vectors with these settings, their folder and their hash; encoded if they are not there."""
     folder, unit = index_folder(corpus, settings), settings["unit"]
-    if (vectors := _open(folder, corpus)) is not None:
-        return vectors, folder
+    if (opened := _open(folder, corpus)) is not None:
+        return opened[0], folder, opened[1]
     try:
         with locked(folder, f"encode the corpus ({unit})", wait=True):
-            if (vectors := _open(folder, corpus)) is None:
+            if (opened := _open(folder, corpus)) is None:
                 if (folder / RECORD).exists() and read_index(folder) is None:
                     logger.warning(f"{folder}: not as it was written; the corpus is encoded again")
                 _build(encoder, corpus, route, settings, folder)
-                vectors = _open(folder, corpus)
+                opened = _open(folder, corpus)
     except PermissionError as error:
         raise InputError(f"{folder.parent}: vectors cannot be written beside the corpus: {error}") from error
-    if vectors is None:
+    if opened is None:
         raise InputError(f"{corpus.papers} changed while it was encoded; give the same command again")
-    return vectors, folder
+    return opened[0], folder, opened[1]
 
 
 def read_index(folder: Path, what: str = _WHAT) -> dict[str, Any] | None:
@@ -149,15 +148,16 @@ def is_current(record: Mapping[str, Any], corpus: CorpusFolder) -> bool:
     return bool(record["result"]["source"] == texts_fingerprint(corpus, record["settings"]["unit"]))
 
 
-def _open(folder: Path, corpus: CorpusFolder) -> RouteVectors | None:
-    """Open the vectors in a folder if they are whole and current."""
+def _open(folder: Path, corpus: CorpusFolder) -> tuple[RouteVectors, str] | None:
+    """Open the vectors in a folder if they are whole and current; with their hash."""
     record = read_index(folder)
     if record is None or not is_current(record, corpus):
         return None
     vectors = np.load(folder / VECTORS, mmap_mode="r")
     spans = np.load(folder / SPANS, mmap_mode="r") if SPANS in record["files"] else None
     files = OpenFiles(folder / name for name in (VECTORS, SPANS) if name in record["files"])
-    return RouteVectors(vectors, np.load(folder / ROWS), spans, files=files)
+    opened = RouteVectors(vectors, np.load(folder / ROWS), spans, files=files)
+    return opened, record["files"][VECTORS]
 
 
 class _Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
@@ -53,7 +54,7 @@ class KeywordIndex:
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the BM25 score of every text, (texts,); 0 for those without any word of the query."""
-        words = _WORD.findall(query.lower())
+        words = _WORD.findall(unicodedata.normalize("NFC", query).lower())  # as the corpus has its texts
         words = [word for word in words if word not in common_words()] or words
         if not words:
             return np.zeros(len(self.rows), np.float32)
@@ -77,7 +78,7 @@ def common_words() -> frozenset[str]:
 
 def telling_words(text: str) -> list[str]:
     """Return the words of a text as it writes them, but for those that stand in any text."""
-    words = (match[0] for match in _WHOLE_WORD.finditer(text))
+    words = (match[0] for match in _WHOLE_WORD.finditer(unicodedata.normalize("NFC", text)))
     return [
         word
         for word in words

@@ -29,6 +29,7 @@ from sentence_experts.corpus.paper import NOTICE_KINDS, Paper
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.texts import joined, sections_of
+from sentence_experts.retrieval.value_counts import count_papers, folded
 from sentence_experts.storage import OpenFiles
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class Papers:
         self._columns: dict[str, Any] = {}
         self._group = lru_cache(_GROUPS)(self._read_group)
         self._passing = lru_cache(_FILTERS)(self._pass)  # every route of one search asks for the same
+        self._counts = lru_cache(lambda parameter: count_papers(self._filtered(parameter)))
 
     def facts(self, rows: Iterable[int]) -> list[dict[str, Any]]:
         """Return the `FACTS` that the corpus has of the papers in these rows, and a `link`.
@@ -223,23 +225,43 @@ class Papers:
         return [by_id.get(given) for given in ids]
 
     def match(self, papers: Sequence[Paper]) -> list[int | None]:
-        """Return the row of each paper of a list, by an identifier, else by a title that no other has."""
+        """Return the row of each paper of a list, by an identifier, else by a title that no other has.
+
+        With another DOI it may be the preprint, but must have the same first author, a year apart at most.
+        """
         names = [each.names() for each in papers]
         ids = list(dict.fromkeys(name for each in names for name in each))
         by_id = dict(zip(ids, self.rows_of(ids), strict=True))
         found = [next((by_id[name] for name in each if by_id[name] is not None), None) for each in names]
         return [
-            self._by_title.get(_letters(paper.title)) if row is None else row
+            self._same_work(paper, self._by_title.get(_letters(paper.title))) if row is None else row
             for row, paper in zip(found, papers, strict=True)
         ]
 
+    def _same_work(self, paper: Paper, row: int | None) -> int | None:
+        """Return the row of a paper of this title if it is the same work, else None."""
+        (known,) = ({},) if row is None else self.facts([row])
+        if not (paper.doi and known.get("doi")):
+            return row
+        first, other = (
+            _letters(each[0].partition(",")[0]) if each else ""
+            for each in (paper.authors, known.get("authors"))
+        )
+        is_near = abs((paper.year or 0) - (known.get("year") or 0)) <= 1
+        return row if first and first == other and is_near else None
+
+    def trace(self, title: str | None, entry: str | None) -> int | None:
+        """Return the row of a paper whose id changed, by a title or else an entry that no other has."""
+        row = self._by_title.get(_letters(title))
+        return self._by_entry.get(entry) if row is None else row
+
     @cached_property
-    def _by_title(self) -> dict[str, int | None]:
-        rows: dict[str, int | None] = {}
-        for row, title in enumerate(self.column("title").to_pylist()):
-            letters = _letters(title)
-            rows[letters] = row if letters and letters not in rows else None
-        return rows
+    def _by_title(self) -> dict[str | None, int | None]:
+        return _rows_of_one(map(_letters, self.column("title").to_pylist()))
+
+    @cached_property
+    def _by_entry(self) -> dict[str | None, int | None]:
+        return _rows_of_one(self.column("entry").to_pylist())
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Return whether each paper passes the filters, (papers,); None if there are none."""
@@ -304,8 +326,8 @@ class Papers:
         known = values.unique().drop_null().to_pylist()
         fitting: set[str] = set()
         for pattern in wanted:
-            fits = re.compile(fnmatch.translate(re.sub(r"[\[?]", r"[\g<0>]", pattern.strip().casefold())))
-            matching = {value for value in known if fits.match(value.strip().casefold())}
+            fits = re.compile(fnmatch.translate(re.sub(r"[\[?]", r"[\g<0>]", folded(pattern))))
+            matching = {value for value in known if fits.match(folded(value))}
             if not matching:
                 counts = list(self.values(parameter))
                 shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")
@@ -324,14 +346,15 @@ class Papers:
     def values(self, parameter: str, rows: Sequence[int] | None = None) -> dict[str, int]:
         """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
 
-        Years are in their order. `rows` limits the count to these papers.
+        Years are in their order. Values that differ only in their case are one, as for filters, in the most
+        frequent spelling. `rows` limits the count to these papers.
         """
         if parameter not in VALUES:
             raise UsageError(f"no values of {parameter!r}; there are {', '.join(VALUES)}")
-        values = self._filtered(parameter)
-        values = values if rows is None else values.take(pa.array(rows, pa.int64()))
-        values = values.flatten() if pa.types.is_list(values.type) else values
-        counts = [(each["values"], each["counts"]) for each in values.drop_null().value_counts().to_pylist()]
+        if rows is None:
+            counts = [*self._counts(parameter).items()]
+        else:
+            counts = [*count_papers(self._filtered(parameter).take(pa.array(rows, pa.int64()))).items()]
         counts.sort(key=lambda pair: pair[0] if parameter == "year" else (-pair[1], pair[0]))
         return {str(value): count for value, count in counts}
 
@@ -377,6 +400,14 @@ class Papers:
 def _letters(title: str | None) -> str:
     """Return the letters and digits of a title, by which titles of several sources are compared."""
     return re.sub(r"[\W_]+", "", (title or "").casefold())
+
+
+def _rows_of_one(values: Iterable[str | None]) -> dict[str | None, int | None]:
+    """Return value -> its row; None for one that several rows have, and for an empty one."""
+    rows: dict[str | None, int | None] = {}
+    for row, value in enumerate(values):
+        rows[value] = row if value and value not in rows else None
+    return rows
 
 
 def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:

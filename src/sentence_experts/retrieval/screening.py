@@ -148,7 +148,7 @@ def screen(
     opened = CorpusFolder.open(corpus)
     marks, sample = read_marks(examples)
     searcher = Searcher.open(model, opened, config, load_config)
-    (on,) = searcher.blend(config.on).routes
+    on = searcher.one_route(config.on)
     marks = latest_marks(searcher.papers, _without_anchors(marks))
     return order_papers(searcher, on, marks, sample, config.sample)
 
@@ -168,9 +168,7 @@ def order_papers(
     unread = [row for row in scores if row not in read and (passing is None or passing[row])]
     ids, titles = (searcher.papers.column(name).to_pylist() for name in ("paper_id", "title"))
     if draw:
-        first = np.random.default_rng(len(read)).permutation(unread)[:draw].tolist()
-        before = tuple(ids[row] for row in read)
-        sample = Sample(papers=tuple(ids[row] for row in first), before=before, pool=len(unread))
+        sample = _draw_sample(ids, unread, [*read], draw)
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
     others = None if sample is None or sample.others is None else {*searcher.papers.rows_of(sample.others)}
     before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
@@ -189,12 +187,12 @@ def order_papers(
         }
         for number, row in enumerate([*order, *read], start=1)
     ]
-    since = [similar for row, similar in read.items() if row not in before_it]
+    came = set() if others is None else {*read, *unread} - before_it - {*drawn, *others}
+    since = [similar for row, similar in read.items() if row not in before_it and row not in came]
     found = [similar for row, similar in read.items() if row in drawn]
-    pool = len(unread) + len(since)  # papers may have left the corpus, or come into it
-    if others is not None:
-        pool = sum(row in scores for row in {*drawn, *others})
-    elif sample and sample.pool is not None:
+    left = sum(row not in came for row in unread)
+    pool = left + len(since)  # papers may have left the corpus, or come into it
+    if others is None and sample and sample.pool is not None:
         pool = min(sample.pool, pool)
     return ScreenResult(
         papers,
@@ -207,9 +205,17 @@ def order_papers(
         found=sum(found),
         pool=pool,
         since=sum(since),
-        newer=max(len(unread) + len(since) - pool, 0),
+        newer=len(unread) + len(since) - pool,
         sample=sample,
     )
+
+
+def _draw_sample(ids: Sequence[str], unread: Sequence[int], read: Sequence[int], count: int) -> Sample:
+    """Draw unread papers at random."""
+    drawn = np.random.default_rng(len(read)).permutation(unread)[:count].tolist()
+    rest = sorted({*unread} - {*drawn})
+    papers, before, others = (tuple(ids[row] for row in rows) for rows in (drawn, read, rest))
+    return Sample(papers=papers, before=before, pool=len(unread), others=others)
 
 
 def _tell_sampled(

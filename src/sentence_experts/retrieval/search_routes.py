@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,16 +12,9 @@ from types import MappingProxyType
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
+from sentence_experts.models.routes.task_types import QUERY_ROUTES, ROLES
 from sentence_experts.retrieval.head_cosines import TaughtMap
 
-# Routes of queries and of documents, as models name them whose task file is not known.
-PAIRS = (
-    (QUERY, DOCUMENT),
-    (QUERY, "passage"),
-    ("search_query", "search_document"),
-    ("retrieval_query", "retrieval_document"),
-)
 # As people and programs write it; `float` also reads 1_0 and digits of other scripts.
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
@@ -30,9 +24,10 @@ class SearchRoute:
     """The route of the papers and the route of the queries of one search.
 
     Attributes:
-        name: the route of the papers, or of what was taught; "" for a model without routes.
-        document_route: the route that papers are encoded with.
-        query_route: the route that queries are encoded with.
+        name: the route of the papers, or that of the queries where it alone tells them apart, or the name of
+            what was taught; "" for a model without routes.
+        document_route: the route that papers are encoded with; None for no prompt.
+        query_route: the route that queries are encoded with; None for no prompt.
         taught: change of these routes' vectors, for a taught route.
     """
 
@@ -80,6 +75,8 @@ class Blend:
 def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
     """Return the weights of routes, which sum to 1, from "use=0.7,works-with=0.3" or from a mapping.
 
+    Those of 0 are among them, so that unknown names are found.
+
     >>> parse_weights("use=3, works-with=1")
     {'use': 0.75, 'works-with': 0.25}
     """
@@ -98,7 +95,7 @@ def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
         given[name] = weight
     if not (largest := max(given.values(), default=0.0)):
         raise UsageError(f"`route`: {route!r}: the weights sum to 0")
-    parts = {name: weight / largest for name, weight in given.items() if weight}  # so no sum is infinite
+    parts = {name: weight / largest for name, weight in given.items()}  # so no sum is infinite
     total = sum(parts.values())
     return {name: part / total for name, part in parts.items()}
 
@@ -112,13 +109,14 @@ def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
     if not known.prompts:
         return (SearchRoute("", None, None),)
     prompts, pairs = known.prompts, _pairs(known)
-    paired = {document: query for query, document in pairs.items()}
-    own = {prompt for name, prompt in prompts.items() if name not in (QUERY, DOCUMENT)}
-    return tuple(
-        SearchRoute(name, name, paired.get(name, name))
-        for name, prompt in prompts.items()
-        if name not in pairs and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
-    )
+    own = {prompt for name, prompt in prompts.items() if name not in ROLES}
+    routes: list[SearchRoute] = []
+    for name, prompt in prompts.items():
+        of_name = [pair for pair in pairs.values() if name == (pair.document_route or pair.query_route)]
+        if not of_name and name not in pairs and (name not in ROLES or prompt not in own):
+            of_name = [SearchRoute(name, name, name)]
+        routes += of_name
+    return tuple(routes)
 
 
 def find_blend(
@@ -143,37 +141,47 @@ def find_blend(
             found = taught.get(name) or find_search_route(known, name)
         except RouteError as error:
             raise UsageError(f"`route`: {error}") from error
-        weights[found] = weights.get(found, 0.0) + weight
+        if weight:
+            weights[found] = weights.get(found, 0.0) + weight
     return Blend(tuple(weights), tuple(weights.values()))
 
 
 def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRoute:
-    """Find the search route of this name; a route of a pair means the pair.
+    """Find the search route of this name; a route of a pair means the pair, one of several the first.
 
-    With none given it is the model's default route, or the only search route, or the only pair. A model
-    without routes goes by its own name, in blends with taught ones.
+    With none given it is the model's default route, or the only search route, or the only pair, or the first
+    of pairs with the same documents. A model without routes goes by its own name, in blends with taught ones.
     """
     if not known.prompts and route is not None and route == known.model:
         return SearchRoute(known.model, None, None)
     pairs = _pairs(known)
-    queries = {document: query for query, document in pairs.items()}
     if route is None and known.default is None:
         routes = list_search_routes(known)
         if len(routes) == 1:
             return routes[0]
-        if len(pairs) == 1:
+        if len({pair.document_route for pair in pairs.values()}) == 1:
             route = next(iter(pairs))
     chosen = known.choose(route)
-    document = chosen if route is None else pairs.get(route, chosen)
-    return SearchRoute(document or "", document, queries.get(document or "", document))
+    if route in pairs:
+        return pairs[route]
+    of_documents = (pair for pair in pairs.values() if pair.document_route == chosen)
+    return next(of_documents, SearchRoute(chosen or "", chosen, chosen))
 
 
-def _pairs(known: KnownRoutes) -> dict[str, str]:
-    """Return route of queries -> route of documents, of those that the model tells apart."""
-    pairs: dict[str, str] = {}
+def _pairs(known: KnownRoutes) -> dict[str, SearchRoute]:
+    """Return route of queries -> search route, of those for which the model tells papers and queries apart.
+
+    It is called as the route of the papers, unless that has no prompt or other queries too.
+    """
+    pairs: dict[str, str | None] = {}
     prompts = known.prompts
-    for query, document in [*known.search_routes.items(), *PAIRS]:
+    for query, document in [*known.search_routes.items(), *QUERY_ROUTES]:
         both = query in prompts and document in prompts
         if both and prompts[query] != prompts[document]:
             pairs.setdefault(query, document)
-    return pairs
+    pairs |= dict.fromkeys(known.bare_queries)
+    shared = {document for document, count in Counter(pairs.values()).items() if count > 1}
+    return {
+        query: SearchRoute(query if document is None or document in shared else document, document, query)
+        for query, document in pairs.items()
+    }

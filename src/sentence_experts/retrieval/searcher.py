@@ -186,6 +186,17 @@ class Searcher:
             return Blend((route,))
         return find_blend(self.encoder.known_routes, route or None, taught)
 
+    def one_route(self, on: str | None) -> SearchRoute:
+        """Return the model's route of this name, which others can be taught on, as `blend` does.
+
+        Raises:
+            UsageError: it is a blend of several.
+        """
+        route, *others = self.blend(on).routes
+        if others:
+            raise UsageError(f"`on`: {on!r} is a blend: name one route")
+        return route
+
     def vectors(self, route: SearchRoute) -> RouteVectors:
         """Return the papers' vectors under a route; read or built the first time."""
         name = route.document_route

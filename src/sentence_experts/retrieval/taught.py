@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from operator import itemgetter
 from threading import RLock
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,7 @@ class Mark(_Kept):
         query: text that it was judged against.
         like: papers that it was judged against; with neither, similar papers are similar to each other.
         assumed: whether nobody judged the paper, which was drawn from those without a keyword.
+        title, entry: title and entry of the paper, by which it is found again if its id changes.
     """
 
     paper: str = Field(max_length=1_000)
@@ -50,6 +52,8 @@ class Mark(_Kept):
     query: str | None = Field(default=None, max_length=MAX_QUERY)
     like: tuple[str, ...] = Field(default=(), max_length=20)
     assumed: bool = False
+    title: str | None = None
+    entry: str | None = None
 
     @property
     def anchor(self) -> tuple[str | None, tuple[str, ...]] | None:
@@ -120,7 +124,9 @@ class ProfileState(BaseModel):
         """Add marks, and forget others."""
         for each in forget:
             self.marks.pop(each.key, None)
-        self.marks |= {each.key: each for each in marks}
+        for each in marks:
+            self.marks.pop(each.key, None)  # so that the last one is the one that was judged last
+            self.marks[each.key] = each
         if len(self.marks) > MAX_MARKS:
             raise UsageError(f"more than {MAX_MARKS:,} marks: mark fewer papers, or begin another kind")
 
@@ -136,10 +142,16 @@ class ProfileState(BaseModel):
             raise UsageError(f"`name`: no taught route {name!r}; there are {known}")
         return self.routes[name]
 
-    def put(
-        self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset(), parameter: str = "name"
-    ) -> None:
+    def put(self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset()) -> None:
         """Keep a route under a name that no other one has; `taken` are those of models and their routes."""
+        self._check_name(name, taken, "name")
+        self.routes.pop(name, None)  # so that the last one is the one that was taught last
+        self.routes[name] = entry
+        if len(self.routes) > MAX_ROUTES:
+            raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")
+
+    @staticmethod
+    def _check_name(name: str, taken: Set[str], parameter: str) -> None:
         try:
             EXPERT.check("route", name)
             check_route_names([name], ["others"])
@@ -147,18 +159,14 @@ class ProfileState(BaseModel):
             raise UsageError(f"`{parameter}`: {error}") from None
         if name in taken:
             raise UsageError(f"`{parameter}`: the model has a route {name!r} already, or is called so")
-        self.routes.pop(name, None)  # so that the last one is the one that was taught last
-        self.routes[name] = entry
-        if len(self.routes) > MAX_ROUTES:
-            raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")
 
     def rename(self, name: str, to: str, taken: Set[str] = frozenset()) -> None:
-        """Give a route another name."""
-        entry = self.entry(name)
+        """Give a route another name; it stays in its place."""
+        self.entry(name)
         if to in self.routes:
             raise UsageError(f"`to`: there is a taught route {to!r} already")
-        self.put(to, entry, taken, "to")
-        self.delete(name)
+        self._check_name(to, taken, "to")
+        self.routes = {to if each == name else each: entry for each, entry in self.routes.items()}
         self.name = to if self.name == name else self.name
 
     def delete(self, name: str) -> None:
@@ -176,13 +184,12 @@ class ProfileState(BaseModel):
             raise UsageError("there is nothing to undo")
         before = self.undo.pop()
         for part in ("marks", "routes"):
-            values = getattr(self, part) | {
-                key: (Mark if part == "marks" else TaughtEntry).model_validate(value)
-                for key, value in before[part].items()
-                if value is not None
-            }
-            gone = {key for key, value in before[part].items() if value is None}
-            setattr(self, part, {key: value for key, value in values.items() if key not in gone})
+            kept = [(key, value) for key, value in getattr(self, part).items() if key not in before[part]]
+            values = {key: value for key, value in before[part].items() if value is not None}
+            places = before.get("places", {}).get(part) or [len(kept) + len(values)] * len(values)
+            for place, (key, value) in sorted(zip(places, values.items(), strict=True), key=itemgetter(0)):
+                kept.insert(place, (key, (Mark if part == "marks" else TaughtEntry).model_validate(value)))
+            setattr(self, part, dict(kept))
         self.name = before["name"]
         if "sample" in before:
             self.sample = before["sample"] and Sample.model_validate(before["sample"])
@@ -240,7 +247,7 @@ class Profile:
                 old = self.read()
                 state = old.model_copy(deep=True)
                 yield state
-                if state == old:
+                if state == old and _orders(state) == _orders(old):
                     return
                 if undoes:
                     state.undo = [*state.undo, _difference(state, old)][-MAX_UNDO:]
@@ -252,14 +259,28 @@ class Profile:
             raise InputError(f"{self.path}: cannot be written beside the corpus: {error}") from error
 
 
+def _orders(state: ProfileState) -> tuple[list[str], list[str]]:
+    return list(state.marks), list(state.routes)
+
+
 def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
-    """Return the marks and routes of the old state that the new one lacks or changes; None for new ones."""
-    parts: dict[str, Any] = {"name": old.name}
+    """Return what the new state lacks, changes or moves of the old one's marks and routes; None for new ones.
+
+    `places` are those of the former among all of the old state.
+    """
+    parts: dict[str, Any] = {"name": old.name, "places": {}}
     if new.sample != old.sample:
         parts["sample"] = old.sample and old.sample.model_dump(mode="json")
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)
         after: dict[str, Any] = getattr(new, part)
-        changed = [key for key in before | after if before.get(key) != after.get(key)]
+        same, places = set[str](), {key: place for place, key in enumerate(after)}
+        following = len(after)
+        for key in reversed(before):  # backwards, since what is judged or taught again comes to stand last
+            if after.get(key) == before[key] and places[key] < following:
+                same.add(key)
+                following = places[key]
+        changed = [key for key in before | after if key not in same]
         parts[part] = {key: before[key].model_dump(mode="json") if key in before else None for key in changed}
+        parts["places"][part] = [place for place, key in enumerate(before) if key in parts[part]]
     return parts

@@ -9,25 +9,28 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState, TaughtEntry
 from sentence_experts.retrieval.teaching import METHODS, Examples, number_groups
+from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.retrieval.papers import Papers
 
 logger = logging.getLogger(__name__)
 
 MIN_EACH = 2  # similar papers, and others
 _ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
+_MAX_TITLE = 1_000  # characters of a title that are kept; hostile records hold megabytes
 _SAMPLE = 50  # papers by whose vectors the mean length is known
 
 
@@ -99,8 +102,7 @@ def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
     """Return the model's route that another one was taught on; RouteError or UsageError if it has none."""
     if not entry.on and searcher.encoder.routes:
         raise UsageError("the model has routes")
-    (on,) = searcher.blend(entry.on or None).routes
-    return on
+    return searcher.one_route(entry.on)
 
 
 def _fit(searcher: Searcher, name: str, entry: TaughtEntry, on: SearchRoute) -> SearchRoute:
@@ -161,10 +163,17 @@ def add_taught_route(
             route = taught[name]
         return _with_taught(grown, searcher, route)
 
-    marks = [mark.model_dump(mode="json") for mark in entry.marks]
+    marks = [mark.model_dump(mode="json", exclude={"title", "entry"}) for mark in entry.marks]
     settings: dict[str, Any] = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
+    settings |= {"unit": entry.unit, "texts": _hash_texts(Papers(opened), entry)}
     settings |= {"on_base": True} if on_base else {}
     return make_and_store(make, model, out, overwrite, settings, {})
+
+
+def _hash_texts(papers: Papers, entry: TaughtEntry) -> str:
+    """Return a hash of the texts that taught a route, of the papers that the corpus has."""
+    rows = [row for row in current_rows(papers, entry.marks).values() if row is not None]
+    return sha256_text(*papers.texts(rows, entry.unit))
 
 
 def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
@@ -196,32 +205,53 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
     return made
 
 
+def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]:
+    """Return the row of each paper that marks name, also if its id has changed; None where it is gone."""
+    named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
+    rows = dict(zip(named, papers.rows_of(named), strict=True))
+    for mark in marks:
+        if rows[mark.paper] is None:
+            rows[mark.paper] = papers.trace(mark.title, mark.entry)
+    return rows
+
+
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
     """Return the marks that count, with the ids that the corpus has for their papers.
 
     Of several on one paper, against the same query or papers, the last one counts; a warning names papers
     that are marked in both ways.
     """
-    named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
-    rows = papers.rows_of(named)
-    facts = papers.facts([row for row in rows if row is not None])
-    found = iter(facts)
-    ids = {
-        name: name if row is None else next(found)["paper_id"] for name, row in zip(named, rows, strict=True)
-    }
+    rows = current_rows(papers, marks)
+    there = [name for name, row in rows.items() if row is not None]
+    found = papers.column("paper_id").take(pa.array([rows[name] for name in there], pa.int64()))
+    ids = {name: name for name in rows} | dict(zip(there, found.to_pylist(), strict=True))
     latest, both = dict[str, Mark](), dict[str, None]()
     for mark in marks:
-        known = mark.model_copy(
-            update={"paper": ids[mark.paper], "like": tuple(ids[name] for name in mark.like)}
-        )
-        if latest.pop(known.key, known).similar != known.similar:
+        current = mark.model_copy(update={"like": tuple(ids[name] for name in mark.like)})
+        if ids[mark.paper] != mark.paper:
+            current = current.model_copy(update={"paper": ids[mark.paper], "title": None, "entry": None})
+        if latest.pop(current.key, current).similar != current.similar:
             both[mark.paper] = None
-        latest[known.key] = known
+        latest[current.key] = current
     if both:
         logger.warning(
             f"{len(both):,} papers are marked yes and no, such as {next(iter(both))}: the last mark counts"
         )
     return list(latest.values())
+
+
+def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
+    """Return marks with the titles and entries of their papers, as far as they lack both."""
+    bare = [mark.paper for mark in marks if mark.title is None and mark.entry is None]
+    rows = sorted({row for row in papers.rows_of(bare) if row is not None})  # read group by group
+    facts = {each["paper_id"]: each for each in papers.facts(rows)}
+    described = []
+    for mark in marks:
+        if mark.paper in facts and mark.title is None and mark.entry is None:
+            title, entry = (facts[mark.paper].get(name) for name in ("title", "entry"))
+            mark = mark.model_copy(update={"title": title and title[:_MAX_TITLE], "entry": entry})
+        described.append(mark)
+    return described
 
 
 def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> Examples:
@@ -232,7 +262,7 @@ def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> Exampl
     Raises:
         UsageError: too few are left.
     """
-    marks = sorted(marks, key=lambda mark: (mark.key, mark.similar))
+    marks = sorted(latest_marks(searcher.papers, marks), key=lambda mark: (mark.key, mark.similar))
     rows = searcher.papers.rows_of([mark.paper for mark in marks])
     vectors = searcher.vectors(on)
     found = [

@@ -18,12 +18,14 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
+from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.citation_export import unquoted
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
-from sentence_experts.retrieval.taught_routes import gather, latest_marks
+from sentence_experts.retrieval.taught_routes import described_marks, gather, latest_marks
 from sentence_experts.retrieval.teaching import (
     HEAD,
     METHODS,
@@ -130,7 +132,8 @@ class TeachResult:
     def entry(self, searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> TaughtEntry:
         """Return what is kept of the route."""
         places = {"model": searcher.encoder.name, "on": on.name, "unit": searcher.unit}
-        return TaughtEntry(**places, kind=self.kind, marks=tuple(marks), figures=self.to_json())
+        kept = tuple(described_marks(searcher.papers, marks))
+        return TaughtEntry(**places, kind=self.kind, marks=kept, figures=self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values, with the verdict; None for what is not known."""
@@ -183,7 +186,7 @@ def teach(
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
     marks = latest_marks(searcher.papers, marks)
-    (on,) = searcher.blend(config.on).routes
+    on = searcher.one_route(config.on)
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
         taken = {searcher.encoder.name, *searcher.encoder.routes}
@@ -209,7 +212,8 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
         try:
             if isinstance(row, BadRowError):
                 raise row
-            paper, given, query, like, sampled = (as_text(row.get(each)) or "" for each in names)
+            cells = (unquoted(as_text(row.get(each)) or "") for each in names)
+            paper, given, query, like, sampled = cells
             similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
             if not paper:
                 raise BadRowError("give a `paper`")
@@ -263,7 +267,7 @@ def _describe(
     """Return the words, and the papers but notices, that moved most up and down beside the first query."""
     query = examples.anchors[:1]
     if not len(query):
-        query = examples.vectors[examples.similar].mean(axis=0, keepdims=True)
+        query = unit(examples.vectors[examples.similar].mean(axis=0, keepdims=True))
     assert taught.taught is not None
     assert examples.papers is not None
     papers = searcher.vectors(on).papers

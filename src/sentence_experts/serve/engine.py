@@ -43,6 +43,17 @@ class Embedded:
     tokens: list[int]
     routes: list[str | None]
 
+    def by(self, served: ServedModel) -> Embedded:
+        """Return the answer if this model gave it; vectors of its successor do not fit the papers' vectors.
+
+        Raises:
+            RequestError: it was replaced meanwhile.
+        """
+        if self.served is not served:
+            reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
+            raise RequestError(503, reason, retry_after=10)
+        return self
+
     def finished(self, dimensions: int | None, normalize: bool) -> NDArray[np.float32]:
         """Return vectors, (texts, dimensions), cut to `dimensions`; of length 1 if cut or if `normalize`."""
         vectors: NDArray[np.float32] = np.stack(self.vectors)
@@ -135,7 +146,7 @@ def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:
     """Return the weight of each route that a name means: one route, or a blend."""
     if route is None or route in served.known.prompts:
         return {route: 1.0}
-    return dict(parse_weights(route).items())
+    return {name: weight for name, weight in parse_weights(route).items() if weight}
 
 
 def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:

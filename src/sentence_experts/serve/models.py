@@ -17,6 +17,7 @@ from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.routes.task_types import DOCUMENT
 from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
@@ -92,16 +93,18 @@ class ServedModel:
         return self.model.max_seq_length
 
     def find_route(self, requested: str, field: str) -> str | None:
-        """Return the model's name of a route; None where the model has no use for it."""
+        """Return the model's name of a route; None where it has no prompt, or the model no use for it."""
         known = self.known.prompts
         if requested in known:
             return requested
         if "=" in requested and known:
             return self._check_blend(requested, field)
-        same = [name for name in known if _purpose(name) == _purpose(requested)]
+        same = [name for name in known if purpose_of(name) == purpose_of(requested)]
         if len(same) == 1:
             return same[0]
-        if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
+        if self.known.bare_queries and purpose_of(requested) == DOCUMENT:
+            return None
+        if not known and field.startswith("input_type") and is_purpose(requested):
             return None
         try:
             return self.known.choose(requested)
@@ -138,7 +141,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _purpose(name: str) -> str:
+def is_purpose(name: str) -> bool:
+    """Return whether a name is a purpose that protocols have for texts."""
+    return _plain(name) in PURPOSES
+
+
+def purpose_of(name: str) -> str:
+    """Return the purpose that a name means, such as "query"; the name itself for any other."""
     return ALIASES.get(_plain(name), _plain(name))
 
 

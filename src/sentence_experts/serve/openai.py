@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,21 +14,29 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval.search_routes import Blend
-from sentence_experts.serve.engine import EmbeddingEngine
+from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
     ModelName,
     Route,
     Schema,
     Texts,
+    answered,
     body_of,
     json_answer,
     read,
 )
-from sentence_experts.serve.library import Library, profile_of
+from sentence_experts.serve.library import CorpusView, Library, profile_of
 from sentence_experts.serve.models import ServedModel
-from sentence_experts.serve.routing import embed_texts, fields_of, find_model
+from sentence_experts.serve.routing import (
+    RouteField,
+    check_dimensions,
+    embed_texts,
+    fields_of,
+    find_model,
+    find_sides,
+    texts_of,
+)
 
 ROUTE_FIELDS = ("route", "prompt_name", "input_type", "task")
 router = APIRouter(tags=["OpenAI"])
@@ -56,17 +66,12 @@ async def embeddings(request: Request) -> Response:
     body = await read(request, EmbeddingsRequest)
     served, in_name = find_model(engine.models, body.model)
     routes = fields_of(body, *ROUTE_FIELDS)
-    named = in_name or next((each for each in routes.values() if isinstance(each, str)), None)
-    blend = await asyncio.to_thread(_taught_blend, request, served, named)
-    if blend is None:
+    view = await asyncio.to_thread(_taught_view, request, served, {"model": in_name, **routes})
+    if view is None:
         embedded = await embed_texts(request, (served, in_name), body.input, "input", routes, body.dimensions)
     else:
-        sides = []
-        for each in blend.routes:
-            route = {"route": each.query_route}
-            embedded = await embed_texts(request, (served, None), body.input, "input", route, body.dimensions)
-            sides.append(each.of_queries(unit(np.stack(embedded.vectors))))
-        embedded.vectors = list(unit(np.tensordot(np.array(blend.weights, np.float32), sides, 1)))
+        request.app.state.library.follow()
+        embedded = await _embed_taught(request, body, view, {"model": in_name, **routes})
     normalize = engine.config.normalize if body.normalize is None else body.normalize
     vectors = embedded.finished(body.dimensions, normalize)
     as_base64 = body.encoding_format == "base64"
@@ -78,18 +83,41 @@ async def embeddings(request: Request) -> Response:
     return await json_answer(content, 0 if as_base64 else vectors.size)
 
 
-def _taught_blend(request: Request, served: ServedModel, route: str | None) -> Blend | None:
-    """Return the taught route, or the blend with some, that a request names; None for any other."""
+def _taught_view(
+    request: Request, served: ServedModel, routes: Mapping[str, RouteField]
+) -> CorpusView | None:
+    """Return the taught route, or the blend with some, that a field names; None if none does."""
     library: Library | None = request.app.state.library
-    if library is None or route is None or route in served.known.prompts:
+    named = [each for each in routes.values() if isinstance(each, str) and each not in served.known.prompts]
+    if library is None or not named:
         return None
     taught = library.taught(served.name, profile_of(request))
-    if route not in {*taught, *taught.unfit} and not any(
-        each.rpartition("=")[0].strip() in taught for each in route.split(",")
-    ):
-        return None
-    library.check_files()
-    return library.find_one(f"{served.name}:{route}", "model", profile_of(request)).blend
+    for route in named:
+        if route in {*taught, *taught.unfit} or any(
+            each.rpartition("=")[0].strip() in taught for each in route.split(",")
+        ):
+            library.check_files()
+            return library.find_one(f"{served.name}:{route}", "model", profile_of(request))
+    return None
+
+
+async def _embed_taught(
+    request: Request, body: EmbeddingsRequest, view: CorpusView, routes: Mapping[str, RouteField]
+) -> Embedded:
+    """Return the vectors of texts under a taught route or a blend, by the model that it was fitted to."""
+    engine: EmbeddingEngine = request.app.state.engine
+    texts = texts_of(body.input, engine.config.max_texts, "input")
+    check_dimensions(view.served, body.dimensions)
+    papers = np.array(find_sides(view.name.partition(":")[2], routes, len(texts)))[:, None]
+    vectors, tokens = [], []
+    for each in view.blend.routes:
+        of_texts = [each.document_route if paper else each.query_route for paper in papers[:, 0]]
+        embedded = await answered(request, engine.embed(view.served, texts, of_texts))
+        encoded = unit(embedded.by(view.served).finished(None, False))
+        vectors.append(np.where(papers, each.of_papers(encoded), each.of_queries(encoded)))
+        tokens.append(embedded.tokens)
+    blended = list(unit(np.tensordot(np.array(view.blend.weights, np.float32), vectors, 1)))
+    return replace(embedded, vectors=blended, tokens=[sum(of_text) for of_text in zip(*tokens, strict=True)])
 
 
 def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str, Any]:

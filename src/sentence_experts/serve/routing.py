@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from fastapi import Request
 
+from sentence_experts.models.routes.task_types import DOCUMENT
 from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import answered
-from sentence_experts.serve.models import Models, ServedModel
+from sentence_experts.serve.models import Models, ServedModel, is_purpose, purpose_of
 
 TOKEN_IDS = (
     "token ids are of another model's vocabulary: send texts (langchain-openai does with "
     "check_embedding_ctx_length=False)"
 )
+
+PURPOSE_FIELDS = ("prompt_name", "input_type", "task")  # they can say what a text is for
 
 # A route for all texts, or one per text.
 RouteField = str | Sequence[str | None] | None
@@ -47,7 +50,7 @@ async def embed_texts(
     served, in_name = model
     texts = texts_of(given, engine.config.max_texts, field)
     chosen = find_routes(served, in_name, routes, len(texts))
-    _check_dimensions(served, dimensions)
+    check_dimensions(served, dimensions)
     if whole:
         await asyncio.to_thread(_check_lengths, served, texts, chosen, field)
     return await answered(request, engine.embed(served, texts, chosen, field))
@@ -69,7 +72,7 @@ def texts_of(given: Any, max_texts: int, field: str) -> list[str]:
     return texts
 
 
-def _check_dimensions(served: ServedModel, dimensions: int | None) -> None:
+def check_dimensions(served: ServedModel, dimensions: int | None) -> None:
     """Refuse lengths of vectors that a model was not trained for."""
     if dimensions in (None, served.dimension):
         return
@@ -117,30 +120,48 @@ def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str 
 def find_routes(
     served: ServedModel, in_name: str | None, fields: Mapping[str, RouteField], count: int
 ) -> list[str | None]:
-    """Return the route of each of `count` texts; None for a model without routes.
+    """Return the route of each of `count` texts; None for no prompt.
 
     `in_name` is the route in the model's name, `fields` the request's other fields that can name one.
     """
     chosen: list[str | None] = [None] * count
     named_in = [""] * count
-    for field, value in {"model": in_name, **fields}.items():
-        if value is None:
-            continue
-        is_one = isinstance(value, str)
-        if not is_one and len(value) != count:
-            raise RequestError(422, f"{len(value)} routes for {count} text{'s' * (count != 1)}", field)
-        for place, name in enumerate([value] * count if is_one else value):
-            where = field if is_one else f"{field}.{place}"
-            route = None if name is None else served.find_route(str(name), where)
-            if route is not None and chosen[place] not in (None, route):
-                known = f"`{named_in[place]}` names {chosen[place]!r}"
-                raise RequestError(422, f"names the route {route!r}, but {known}", field)
-            if route is not None:
-                chosen[place], named_in[place] = route, field
-    if None in chosen:
-        default = served.default_route(f"route.{chosen.index(None)}" if any(chosen) else "route")
-        chosen = [default if one is None else one for one in chosen]
+    for field, where, place, name in _named_routes({"model": in_name, **fields}, count):
+        route = served.find_route(name, where)
+        if named_in[place] and route != chosen[place]:
+            known = f"`{named_in[place]}` names {chosen[place] or DOCUMENT!r}"
+            raise RequestError(422, f"names the route {route or DOCUMENT!r}, but {known}", field)
+        chosen[place], named_in[place] = route, field
+    if "" in named_in:
+        default = served.default_route(f"route.{named_in.index('')}" if any(named_in) else "route")
+        chosen = [one if field else default for one, field in zip(chosen, named_in, strict=True)]
     return chosen
+
+
+def find_sides(route: str, fields: Mapping[str, RouteField], count: int) -> list[bool]:
+    """Return whether each of `count` texts under a taught route is a paper, not a query.
+
+    Raises:
+        RequestError: one of the fields names another route.
+    """
+    papers = [False] * count
+    named_in = next(field for field, value in fields.items() if value == route)
+    for field, where, place, name in _named_routes(fields, count):
+        if name != route and not (field in PURPOSE_FIELDS and is_purpose(name)):
+            raise RequestError(422, f"names the route {name!r}, but `{named_in}` names {route!r}", where)
+        papers[place] |= purpose_of(name) == DOCUMENT
+    return papers
+
+
+def _named_routes(fields: Mapping[str, RouteField], count: int) -> Iterator[tuple[str, str, int, str]]:
+    """Yield field, place in the request, number of the text, and name of each route that fields name."""
+    for field, value in fields.items():
+        names = [value] * count if value is None or isinstance(value, str) else value
+        if len(names) != count:
+            raise RequestError(422, f"{len(names)} routes for {count} text{'s' * (count != 1)}", field)
+        for place, name in enumerate(names):
+            if name is not None:
+                yield field, f"{field}.{place}" if names is value else field, place, str(name)
 
 
 def fields_of(request: Any, *names: str) -> dict[str, Any]:

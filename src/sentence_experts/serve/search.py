@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -113,12 +112,14 @@ class RouteResult(NamedTuple):
         view: route of the search.
         compared: comparison of the query with the papers.
         hits: papers found.
+        ranked: these and those that come next.
         near: rows of the papers near the query in any year.
     """
 
     view: CorpusView
     compared: Comparison
     hits: list[Hit]
+    ranked: list[Hit]
     near: list[int]
 
 
@@ -246,11 +247,7 @@ async def _embed(
     engine: EmbeddingEngine, served: ServedModel, texts: list[str], routes: list[str | None], field: str
 ) -> NDArray[np.float32]:
     """Return vectors of length 1 by the model that encoded the papers, and no other."""
-    embedded = await engine.embed(served, texts, routes, field)
-    if embedded.served is not served:
-        reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
-        raise RequestError(503, reason, retry_after=10)
-    return embedded.finished(None, True)
+    return (await engine.embed(served, texts, routes, field)).by(served).finished(None, True)
 
 
 def _find(
@@ -259,24 +256,30 @@ def _find(
     searcher, words = view.searcher, body.query if body.hybrid else None
     with library.refusing():
         wide, narrow = body.filters(any_year=True), body.filters()
-        near = searcher.find(compared, max(NEAR, body.top_k), searcher.passing(wide, liked), words)
-        hits = near[: body.top_k]
+        depth = max(NEAR, body.top_k)
+        near = ranked = searcher.find(compared, depth, searcher.passing(wide, liked), words)
         if narrow != wide:
-            hits = searcher.find(compared, body.top_k, searcher.passing(narrow, liked), words)
-    return RouteResult(view, compared, hits, [hit.row for hit in near])
+            ranked = searcher.find(compared, depth, searcher.passing(narrow, liked), words)
+    return RouteResult(view, compared, ranked[: body.top_k], ranked, [hit.row for hit in near])
 
 
 def _ranks(
     rows: Sequence[int], body: SearchRequest, liked: Sequence[int], result: RouteResult
 ) -> list[dict[str, Any] | None]:
-    """Return the rank of each paper under a route; None for a paper that has no vector there."""
-    by_row = {hit.row: hit for hit in result.hits}
+    """Return the rank of each paper under a route; None for a paper that has no vector there.
+
+    With the words of the query, where the order is not the cosines', papers far down have no rank.
+    """
+    by_row = {hit.row: hit for hit in result.ranked}
     passing = result.view.searcher.passing(body.filters(), liked)
     ranks: list[dict[str, Any] | None] = []
     for hit in result.compared.hits(rows, passing):
-        if hit is not None:  # with the words of the query, the order is not the cosines'
-            hit = by_row.get(hit.row) or replace(hit, rank=max(hit.rank, len(by_row) + 1))
-        ranks.append(None if hit is None else hit.to_json())
+        if hit is None:
+            ranks.append(None)
+        elif hit.row in by_row:
+            ranks.append(by_row[hit.row].to_json())
+        else:
+            ranks.append(hit.to_json() | {"rank": None if body.hybrid else max(hit.rank, len(by_row) + 1)})
     return ranks
 
 

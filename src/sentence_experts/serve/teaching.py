@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from sentence_experts.corpus.formats.exports import read_listed_papers
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import order_papers
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
+from sentence_experts.retrieval.taught_routes import current_rows, described_marks, latest_marks
 from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, body_of, json_answer, read
@@ -123,8 +125,13 @@ async def mark(request: Request) -> Response:
             for paper, each in zip(ids, body.marks, strict=True)
         ]
         wanted = [each.similar is not None for each in body.marks]
-        forgotten = [one for one, kept in zip(marks, wanted, strict=True) if not kept]
-        state.mark([one for one, kept in zip(marks, wanted, strict=True) if kept], forgotten)
+        kept, forgotten = (
+            latest_marks(
+                library.papers, [one for one, each in zip(marks, wanted, strict=True) if each is way]
+            )
+            for way in (True, False)
+        )
+        _mark(state, library, kept, forgotten)
 
     return await _changed(request, change)
 
@@ -151,16 +158,17 @@ async def mark_list(request: Request) -> Response:
                     marked[row] = body.similar
         else:
             has = np.asarray(papers.places(Filters.of(keyword=[str(body.keyword)])))
-            before = papers.rows_of([mark.paper for mark in state.marks.values()])
+            before = current_rows(papers, [*state.marks.values()]).values()
             others = np.setdiff1d(np.flatnonzero(~has), [row for row in before if row is not None])
             for similar, rows in ((True, np.flatnonzero(has)), (False, others)):
                 room = len(marked) or MAX_LABELLED
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
-        ids = [each["paper_id"] for each in papers.facts(marked)]
-        state.mark([
+        ids = papers.column("paper_id").take(pa.array(list(marked), pa.int64())).to_pylist()
+        marks = [
             Mark(paper=paper, similar=similar, assumed=body.text is None and not similar)
             for paper, similar in zip(ids, marked.values(), strict=True)
-        ])  # fmt: skip
+        ]
+        _mark(state, library, marks)
         return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)
@@ -186,7 +194,7 @@ async def teach(request: Request) -> Response:
     view = await _view(request, body.on)
 
     def change(state: ProfileState) -> Told:
-        marks = list(state.marks.values())
+        marks = latest_marks(view.searcher.papers, [*state.marks.values()])
         name = body.name or state.name or _new_name({*state.routes, *_taken(request)})
         result = learn(view.searcher, view.blend.main, marks, name)
         entry = result.entry(view.searcher, view.blend.main, marks)
@@ -204,7 +212,7 @@ async def screen(request: Request) -> Response:
     view = await _view(request, body.on)
 
     def change(state: ProfileState) -> Told:
-        marks = list(state.marks.values())
+        marks = latest_marks(view.searcher.papers, [*state.marks.values()])
         result = order_papers(view.searcher, view.blend.main, marks, state.sample, body.draw)
         if body.draw:
             state.sample = result.sample
@@ -254,22 +262,23 @@ async def _changed(
     """Change a profile, and answer with what it is then and what `change` tells."""
     library: Library = request.app.state.library
 
-    def run() -> tuple[ProfileState, Told, set[str]]:
+    def run() -> tuple[ProfileState, list[Mark], Told, set[str]]:
         profile, told = library.profile(profile_of(request)), None
         with library.refusing():
             if change is not None:
                 with profile.changing(undoes) as state:
                     told = change(state)
             state = profile.read()
-            marked = list({mark.paper for each in state.routes.values() for mark in each.marks})
-            rows = dict(zip(marked, library.papers.rows_of(marked), strict=True))
-            return state, told, {paper for paper, row in rows.items() if row is None}
+            of_routes = [mark for each in state.routes.values() for mark in each.marks]
+            rows = current_rows(library.papers, of_routes)
+            marks = latest_marks(library.papers, [*state.marks.values()])
+            return state, marks, told, {paper for paper, row in rows.items() if row is None}
 
-    state, told, gone = await asyncio.to_thread(run)
+    state, marks, told, gone = await asyncio.to_thread(run)
     content = {
         "profile": profile_of(request),
         "name": state.name,
-        "marks": [each.model_dump() for each in state.marks.values()],
+        "marks": [each.model_dump(exclude={"title", "entry"}) for each in marks],
         "routes": [
             {"name": name, "on": each.on, "model": each.model, "kind": each.kind, "marks": len(each.marks)}
             | {"missing": sum(mark.paper in gone for mark in each.marks), "figures": each.figures}
@@ -279,6 +288,13 @@ async def _changed(
         "can_undo": bool(state.undo),
     }
     return await json_answer(content | (told or {}))
+
+
+def _mark(state: ProfileState, library: Library, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:
+    """Add marks with the ids that the corpus has now, as the former ones get, whose places they may take."""
+    former = latest_marks(library.papers, [*state.marks.values()])
+    state.marks = {each.key: each for each in described_marks(library.papers, former)}
+    state.mark(described_marks(library.papers, marks), forget)
 
 
 def _taken(request: Request) -> Set[str]:

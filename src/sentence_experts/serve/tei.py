@@ -150,8 +150,8 @@ async def either(request: Request) -> Response:
     given = {name: getattr(body, name) for name in body.model_fields_set}
     if isinstance(body.inputs, dict):
         return await _similarity(request, _as(SimilarityRequest, given))
-    given.pop("parameters", None)
-    return await _embed(request, _as(EmbedRequest, given))
+    parameters = given.pop("parameters", None)
+    return await _embed(request, _as(EmbedRequest, given | _given(parameters)))
 
 
 def _as(schema: type[T], given: dict[str, Any]) -> T:
@@ -160,6 +160,10 @@ def _as(schema: type[T], given: dict[str, Any]) -> T:
     except ValueError:
         message = "give a text, a list of texts, or source_sentence and sentences"
         raise RequestError(422, message, "inputs") from None
+
+
+def _given(parameters: Options | None) -> dict[str, Any]:
+    return {} if parameters is None else parameters.model_dump(exclude_unset=True)
 
 
 def _model(request: Request, requested: str | None) -> tuple[ServedModel, str | None]:
@@ -184,7 +188,7 @@ async def _embed(request: Request, body: EmbedRequest) -> Response:
 
 
 async def _similarity(request: Request, body: SimilarityRequest) -> Response:
-    given = {} if body.parameters is None else body.parameters.model_dump(exclude_unset=True)
+    given = _given(body.parameters)
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
     try:
         embedded = await _vectors(request, body.model_copy(update=given), texts, SENTENCES)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.routes.released import is_released, read_domains
-from sentence_experts.models.routes.task_types import without_task_types
+from sentence_experts.models.routes.task_types import QUERY_ROUTES, without_task_types
 from sentence_experts.models.sources import (
     FORMAT_VERSION,
     GRAPH_FILE,
@@ -118,11 +118,22 @@ class KnownRoutes:
         """Whether all routes are heads on one expert, so that one stored vector per text serves them."""
         return bool(self.prompts) and len(self.experts) == 1 and {*self.prompts} <= {*self.heads}
 
+    @property
+    def bare_queries(self) -> tuple[str, ...]:
+        """Routes of queries in a model, without experts, that has no prompt for documents."""
+        if self.experts or any(document in self.prompts for _, document in QUERY_ROUTES):
+            return ()
+        return tuple(dict.fromkeys(query for query, _ in QUERY_ROUTES if query in self.prompts))
+
     def choose(self, route: str | None) -> str | None:
-        """Return the route that `route` means for this model: None only for a model without routes."""
+        """Return the route that `route` means for this model.
+
+        None, which means no prompt, only for a model without routes or, unless it has a default route, one
+        without a prompt for documents.
+        """
         none = "none, its learned routers choose the experts" if self.experts else "none"
         known = ", ".join(sorted(self.prompts)) or none
-        if route is None and self.prompts and self.default is None:
+        if route is None and self.prompts and self.default is None and not self.bare_queries:
             raise RouteError(f"{self.model} needs a route; its routes: {known}")
         if route in self.idle:
             raise RouteError(f"{self.model} was loaded without the expert of {route!r}; its routes: {known}")

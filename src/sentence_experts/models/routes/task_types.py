@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 QUERY, DOCUMENT = ROLES = ("query", "document")
+# Routes of queries and of documents, as models name them whose task file is not known.
+QUERY_ROUTES = (
+    (QUERY, DOCUMENT),
+    (QUERY, "passage"),
+    ("search_query", "search_document"),
+    ("retrieval_query", "retrieval_document"),
+)
 # Types with a query and a document side; the other types have one.
 TWO_SIDED = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking")
 # (type, role) -> route. MoTE, 4 (trained tasks) and 5.3 (re-ranking as search; pair classification, STS and

@@ -63,7 +63,8 @@ function showQuestion() {
   if (filtered) find("filters").open = true;
   const chosen = state.routes.length ? state.routes : about.routes.filter(each => each.default).map(each => each.name);
   for (const box of find("routes").querySelectorAll("input")) {
-    box.checked = chosen.some(name => name === box.value || box.value.startsWith(`${name}:`));
+    const all = page.isTaught(box.value) ? [] : chosen; // a model's name means its own routes
+    box.checked = chosen.includes(box.value) || all.some(name => box.value.startsWith(`${name}:`));
   }
   const shares = asked.blend(state), most = Math.max(...shares?.values() ?? [1]);
   find("blend").checked = Boolean(shares);

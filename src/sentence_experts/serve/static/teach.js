@@ -4,6 +4,8 @@ import {add, count, fill, find, make, number, title} from "./dom.js";
 import {openScreen} from "./screen.js";
 import {openProfile, profile, Refused, send} from "./server.js";
 
+const MARKS_AT_ONCE = 100; // the most that the server takes in one request
+
 let known = {marks: [], routes: [], name: null, can_undo: false};
 let page = null;
 let question = {query: null, like: []}; // what the papers on the screen were found by
@@ -35,7 +37,12 @@ export function mark(paper, similar, asked = question) {
 }
 
 /** Mark papers, by their ids, as similar to what was asked. */
-export const markAll = papers => change("/marks", {marks: papers.slice(0, 100).map(paper => ({paper, ...question, similar: true}))});
+export async function markAll(papers) {
+  const marks = papers.map(paper => ({paper, ...question, similar: true}));
+  for (let start = 0; start < marks.length; start += MARKS_AT_ONCE) {
+    if (!await change("/marks", {marks: marks.slice(start, start + MARKS_AT_ONCE)})) return;
+  }
+}
 
 /** Mark the papers of a file, or by a keyword, and say how many were found. */
 async function markList(body) {

@@ -37,7 +37,7 @@ function ranks(paper, answer, page) {
   const rows = answer.routes.map(route => {
     const standing = paper.ranks[route.name];
     return make(`tr.${page.colour(route.name)}`, {}, make("th", {scope: "row"}, make("span.dot.inline", {"aria-hidden": "true"}), " ", make("bdi", {}, route.label)),
-      make("td", {}, standing ? number(standing.rank) : "–"),
+      make("td", {}, standing?.rank ? number(standing.rank) : "–"),
       make("td", {}, standing?.closeness ?? "–"),
       make("td", {}, standing ? standing.score.toFixed(3) : "–"));
   });

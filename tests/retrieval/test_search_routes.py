@@ -1,0 +1,78 @@
+"""Which routes encode the papers and the queries of a search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.samples import write_corpus
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.loading import load
+from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.retrieval.search_routes import (
+    Blend,
+    SearchRoute,
+    find_blend,
+    find_search_route,
+    list_search_routes,
+)
+from sentence_experts.retrieval.searcher import Searcher
+
+
+@pytest.mark.parametrize("document", [{"document": ""}, {"passage": ""}, {}])
+@pytest.mark.parametrize("query", ["query", "search_query"])
+def test_papers_have_no_prompt_where_only_queries_have_one(query: str, document: dict[str, str]) -> None:
+    known = KnownRoutes.of("m", {query: "q: ", "clustering": "c: ", **document}, None)
+    pair, other = SearchRoute(query, None, query), SearchRoute("clustering", "clustering", "clustering")
+    assert list_search_routes(known) == (pair, other)
+    assert [find_search_route(known, route) for route in (None, query)] == [pair, pair]
+    assert find_search_route(known, "clustering") == other
+    assert known.choose(None) is None
+    with pytest.raises(RouteError, match="its routes: clustering"):
+        known.choose("x")
+
+
+def test_experts_and_default_routes_need_no_unprompted_papers() -> None:
+    experts = KnownRoutes.of("m", {"query": "q: ", "document": "", "a": "a: "}, None, {"experts": ["e", "f"]})
+    assert [route.document_route for route in list_search_routes(experts)] == ["query", "a"]
+    default = KnownRoutes.of("m", {"query": "q: ", "document": ""}, "query")
+    assert find_search_route(default) == SearchRoute("query", "query", "query")
+
+
+def test_queries_with_a_prompt_find_papers_without_one_as_sentence_transformers_does(
+    tmp_path: Path, plain_model: Path
+) -> None:
+    model = load(plain_model, device="cpu")
+    model.prompts = {"query": "find passages: ", "document": ""}
+    searcher = Searcher(BatchEncoder(model), write_corpus(tmp_path), "title")
+    blend = searcher.blend()
+    (compared,) = searcher.compare(searcher.encode(["rice drought"], blend), blend)
+    rows = searcher.vectors(blend.main).rows.tolist()
+    titles = [each["title"] for each in searcher.papers.facts(rows)]
+    expected = model.encode_document(titles, normalize_embeddings=True) @ model.encode_query(
+        "rice drought", normalize_embeddings=True
+    )
+    assert [hit.score for hit in compared.hits(rows)] == pytest.approx(expected.tolist(), abs=1e-5)
+    prompted = searcher.encode_papers(titles, SearchRoute("query", "query", "query"))
+    assert not np.allclose(expected, prompted @ compared.queries[0], atol=1e-3)
+
+
+def test_an_unknown_route_is_refused_in_a_blend_also_with_weight_0() -> None:
+    known = KnownRoutes.of("m", {"a": "a: ", "b": "b: "}, None)
+    assert find_blend(known, "a=1,b=0") == Blend((SearchRoute("a", "a", "a"),), (1.0,))
+    for route in ("a=1,x=0", {"a": 1, "x": 0}):
+        with pytest.raises(UsageError, match="no route 'x'"):
+            find_blend(known, route)
+
+
+def test_each_kind_of_queries_of_the_same_documents_is_a_search_route() -> None:
+    prompts = {"query": "search: ", "document": "document: ", "claim": "claim: "}
+    known = KnownRoutes("m", prompts, None, (), {"query": "document", "claim": "document"})
+    query, claim = (SearchRoute(name, "document", name) for name in ("query", "claim"))
+    assert list_search_routes(known) == (query, claim)
+    assert [find_search_route(known, route.name) for route in (query, claim)] == [query, claim]
+    assert find_search_route(known) == find_search_route(known, "document") == query
+    assert find_blend(known, "query=0.5,claim=0.5").routes == (query, claim)

@@ -1,0 +1,83 @@
+"""Marks and taught routes as a profile keeps them: their order, and undoing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.samples import write_corpus
+from sentence_experts.errors import UsageError
+from sentence_experts.retrieval.taught import MAX_ROUTES, Mark, Profile, ProfileState, TaughtEntry
+
+ENTRY = TaughtEntry(model="m", on="", unit="title", kind="head", marks=())
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return Profile(write_corpus(tmp_path))
+
+
+def mark(paper: str, similar: bool = True, query: str | None = None) -> Mark:
+    return Mark(paper=paper, similar=similar, query=query)
+
+
+def content(state: ProfileState) -> tuple[list[Mark], list[tuple[str, TaughtEntry]]]:
+    return [*state.marks.values()], [*state.routes.items()]
+
+
+def test_the_last_judgement_stands_last(profile: Profile) -> None:
+    with profile.changing() as state:
+        state.mark([mark("a", query="x"), mark("a", False, "y"), mark("b")])
+    with profile.changing() as state:
+        state.mark([mark("a", query="x")])
+    assert [each.query for each in profile.read().marks.values()] == ["y", None, "x"]
+
+
+def test_a_renamed_route_stays_in_its_place(profile: Profile) -> None:
+    with profile.changing() as state:
+        state.routes = dict.fromkeys(map(str, range(MAX_ROUTES)), ENTRY)
+    with profile.changing() as state:
+        state.rename("5", "five")
+    names = list(profile.read().routes)
+    assert (len(names), names[4:7]) == (MAX_ROUTES, ["4", "five", "6"])
+    with pytest.raises(UsageError, match="`to`"), profile.changing() as state:
+        state.rename("five", "7")
+
+
+def test_what_is_undone_has_its_old_place(profile: Profile) -> None:
+    with profile.changing() as state:
+        state.mark([mark(each) for each in "abcd"])
+        state.routes = dict.fromkeys("rst", ENTRY)
+    states = [content(profile.read())]
+    for change in (
+        lambda state: state.mark([mark("b", False), mark("e")], [mark("a")]),
+        lambda state: state.rename("s", "z"),
+        lambda state: state.delete("r"),
+        lambda state: state.put("t", ENTRY.model_copy(update={"kind": "rocchio"})),
+        lambda state: state.put("z", ENTRY.model_copy(update={"unit": "abstract"})),
+        lambda state: state.mark([mark("c"), mark("d")]),
+        lambda state: state.begin(),
+    ):
+        with profile.changing() as state:
+            change(state)
+        states.append(content(profile.read()))
+    assert len({repr(each) for each in states}) == len(states)
+    for before in states[-2::-1]:
+        with profile.changing(undoes=False) as state:
+            state.step_back()
+        assert content(profile.read()) == before
+
+
+def test_what_was_undoable_before_places_were_kept_can_be_undone(profile: Profile) -> None:
+    with profile.changing() as state:
+        state.mark([mark("a"), mark("b")])
+    with profile.changing() as state:
+        state.mark([mark("c")], [mark("a")])
+    with profile.changing(undoes=False) as state:
+        for each in state.undo:
+            del each["places"]
+    for papers in (["b", "a"], []):
+        with profile.changing(undoes=False) as state:
+            state.step_back()
+        assert [each.paper for each in profile.read().marks.values()] == papers
