@@ -12,8 +12,11 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 
 from helpers.fresh_process import run_fresh
 from helpers.small_language_models import WORDS
+from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.evaluation.moee.make_and_evaluate import make_embedder
+from sentence_experts.models.files.fingerprint import source_fingerprint
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
 from sentence_experts.moee.embedder import MoeEmbedder
@@ -226,7 +229,7 @@ def test_a_folder_cannot_allow_code_to_run(olmoe, tmp_path):
     with pytest.raises(UsageError, match=f"{tmp_path}: .* its own code.*`trust_remote_code=True`"):
         load(tmp_path)
     assert load(tmp_path, trust_remote_code=True).settings["trust_remote_code"]
-    assert load_embedder(str(tmp_path), MoeeConfig(trust_remote_code=True)).settings["trust_remote_code"]
+    assert load_embedder(str(tmp_path), MoeeConfig.of(trust_remote_code=True)).settings["trust_remote_code"]
     MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
     assert not load(tmp_path).settings["trust_remote_code"]
 
@@ -276,3 +279,32 @@ def test_the_fingerprint_follows_the_prompts(olmoe: Path):
     assert len(set(seen)) == 3
     embedder.prompts["sts"] = ""
     assert embedder.fingerprint == seen[0]
+
+
+def test_standard_scores_of_a_batch_do_not_depend_on_how_many_texts_are_encoded_at_once(
+    olmoe: Path, texts: list[str], tmp_path: Path
+) -> None:
+    embedder = MoeEmbedder(str(olmoe), device="cpu", standard="batch", standard_batch=5)
+    expected = embedder.encode(texts, convert_to_numpy=True)
+    for size in (3, 7, 1000):
+        np.testing.assert_allclose(encode(embedder, texts, chunk_size=size), expected, atol=1e-5)
+        found = encode(embedder, texts, out=tmp_path / f"{size}.npy", chunk_size=size).vectors()
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_hash_of_an_embedder_s_folder_covers_its_language_model(olmoe: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(olmoe, tmp_path / "base")
+    MoeEmbedder(str(base), device="cpu").save(str(tmp_path / "embedder"))
+    before = source_fingerprint(str(tmp_path / "embedder"), None)
+    config = base / "config.json"
+    config.write_text(config.read_text() + "\n")
+    assert source_fingerprint(str(tmp_path / "embedder"), None) != before
+
+
+def test_another_alpha_is_another_embedder_whatever_its_parts(olmoe: Path, tmp_path: Path) -> None:
+    for alpha in (1.0, 2.0):
+        out = tmp_path / str(alpha)
+        make_embedder(str(olmoe), out, parts="rw", alpha=alpha)
+        assert make_embedder(str(olmoe), out, parts="rw", alpha=alpha).alpha == alpha
+        with pytest.raises(UsageError, match="another alpha|made with another"):
+            make_embedder(str(olmoe), out, parts="rw", alpha=5.0)

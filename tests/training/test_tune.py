@@ -13,7 +13,10 @@ from helpers.killed_run import run_until_killed
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import read_json
+from sentence_experts.training import tune as tune_module
 from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.result import TrainResult
+from sentence_experts.training.run import train
 from sentence_experts.training.tune import TuneResult, read_space, tune
 
 SHARED: dict[str, Any] = {"learning_rate": 1e-3, "eval_steps": 2, "max_steps": 4, "fraction": 0.5}
@@ -203,3 +206,23 @@ def test_given_settings_are_not_searched() -> None:
     assert list(read_space(None, TrainConfig(batch_size=8, max_steps=9))) == ["warmup"]
     with pytest.raises(UsageError, match="nothing to search"):
         read_space(None, TrainConfig(batch_size=8, warmup=0.1, max_steps=9))
+
+
+def test_a_model_that_is_replaced_during_a_search_fails_no_setting(
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, out = shutil.copytree(experts_model, tmp_path / "model"), tmp_path / "search"
+
+    def replaces(*given: Any, **more: Any) -> TrainResult:
+        if more["out"].name == "001":
+            config = model / "config.json"
+            config.write_text(config.read_text() + "\n")
+            (more["out"] / "checkpoints").mkdir(parents=True)
+            raise InputError("the tokenizer does not fit")
+        return train(*given, **more)
+
+    monkeypatch.setattr(tune_module, "train", replaces)
+    with pytest.raises(InputError, match="its model changed while it was read"):
+        tune(model, pairs, out=out, space=SPACE, trials=3, **SHARED)
+    assert (out / "trials" / "001" / "checkpoints").is_dir()
+    assert not (out / "best.yaml").exists()

@@ -108,7 +108,7 @@ def encode(
         encoder, routes = _open_encoder(model, config, load_config)
         parts = [np.zeros((0, encoder.dimension), np.float32)]
         with progress(f"encoding {Path(source.name).name}") as advance:
-            for rows in read_chunks([source], config.chunk_size):
+            for rows in read_chunks([source], encoder.cut_between_batches(config.chunk_size)):
                 texts_of_part = [row.text for row in rows]
                 encoder.check_empty(source.name, texts_of_part, sum(map(len, parts)))
                 parts.append(encoder.encode(texts_of_part, routes[VECTOR], config.normalize, advance))
@@ -198,7 +198,8 @@ def _encode_to_disk(
     if place.begin(settings, {"input": lambda: [table.fingerprint() for table in tables]}) == "finished":
         return Encoded.open(place.path)
     source = tables[0].name if len(tables) == 1 else f"{len(tables)} files"
-    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
+    size = encoder.cut_between_batches(config.chunk_size)
+    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=size)
     counts = {"texts": 0, "empty": 0}
     fields = [pa.field(ROW, pa.int64()), *([pa.field(ID, pa.string())] if config.id_column else [])]
     for column, route in routes.items():
@@ -206,15 +207,15 @@ def _encode_to_disk(
         fields.append(pa.field(column, pa.list_(pa.float32(), encoder.dimension), metadata=about))
     schema = pa.schema(fields)
     with progress(f"encoding {Path(source).name}", count_rows(tables) if in_folder else None) as advance:
-        chunks = read_chunks(tables, config.shard_size if in_folder else config.chunk_size, counts)
+        chunks = read_chunks(tables, config.shard_size if in_folder else size, counts)
         for number, first, rows in find_missing_parts(chunks, parts, advance):
             with (
                 explained(parts.folder),
                 parts.writing(number) as temporary,
                 pq.ParquetWriter(temporary, schema, **_PART) as writer,
             ):
-                for start in range(0, len(rows), config.chunk_size):
-                    some = rows[start : start + config.chunk_size]
+                for start in range(0, len(rows), size):
+                    some = rows[start : start + size]
                     encoder.check_empty(source, [row.text for row in some], first + start)
                     table = _encode_rows(encoder, some, first + start, routes, config.normalize, advance)
                     writer.write_table(table.select(schema.names).cast(schema), row_group_size=len(some))

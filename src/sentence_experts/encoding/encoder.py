@@ -114,9 +114,15 @@ class BatchEncoder:
         return self.batch_size or BATCH_SIZE
 
     @property
-    def depends_on_batch(self) -> bool:
-        """Whether a text's vector depends on the texts beside it, as of standard scores of each batch."""
-        return getattr(self.model, "standard", None) is not None
+    def standard_batch(self) -> int | None:
+        """Number of texts that have standard scores together; None where a vector is of its text alone."""
+        scores = getattr(self.model, "standard", None)
+        return None if scores is None else int(self.model.settings["standard_batch"])
+
+    def cut_between_batches(self, size: int) -> int:
+        """Return about this number of texts: as many as make whole batches of standard scores."""
+        batch = self.standard_batch or 1
+        return max(size - size % batch, batch)
 
     @property
     def takes_empty(self) -> bool:

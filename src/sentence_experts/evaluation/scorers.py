@@ -161,7 +161,7 @@ def encoder_score(
     def vectors(texts: list[str], route: str | None) -> Vectors:
         what = f"{label or encoder.name}{f' [{route}]' if route else ''}: encoding"
         with progress(what, len(texts)) as advance:
-            if cache is None or encoder.depends_on_batch:
+            if cache is None or encoder.standard_batch:
                 return encode_in_parts(encoder, texts, route, advance)
             name = f"{encoder.name}-{route}" if route else encoder.name
             stored = TextCache(cache, name, encoder.cache_key(route))
@@ -192,9 +192,10 @@ def encode_in_parts(
     encoder: BatchEncoder, texts: Sequence[str], route: str | None, advance: Advance
 ) -> Vectors:
     """Encode many texts, and report to `advance`."""
+    size = encoder.cut_between_batches(TEXTS_PER_PART)
     parts = [
-        encoder.encode(texts[start : start + TEXTS_PER_PART], route, advance=advance)
-        for start in range(0, len(texts), TEXTS_PER_PART)
+        encoder.encode(texts[start : start + size], route, advance=advance)
+        for start in range(0, len(texts), size)
     ]
     return np.concatenate(parts) if parts else encoder.encode([])
 

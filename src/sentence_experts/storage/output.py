@@ -271,7 +271,7 @@ class Output:
         temporary.mkdir(parents=True)
         try:
             yield temporary / self.path.name if self.is_file else temporary
-            self._check_inputs()
+            self.check_inputs()
             open_to_readers(temporary)
             sync(temporary)
             if self.is_file:
@@ -306,7 +306,7 @@ class Output:
             InputError: an input has changed meanwhile.
             UsageError: a file that this package did not write has a name that is needed.
         """
-        self._check_inputs()
+        self.check_inputs()
         hashed = [name for name in names or self.names if (self._home / name).exists()]
         if self.path != self.final:
             check_free(self.final, self.path, self.names, self.keeps)
@@ -320,7 +320,12 @@ class Output:
             take_place(self.final, self.names)
             self.path = self._home = self.final
 
-    def _check_inputs(self) -> None:
+    def check_inputs(self) -> None:
+        """Refuse to go on with inputs that have changed since `begin`.
+
+        Raises:
+            InputError: they have.
+        """
         for name, fingerprint in self._inputs.items():
             if fingerprint() != self._settings[name]:
                 raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
@@ -23,7 +23,15 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE
-from sentence_experts.storage import RECORD, NoSpaceError, check_apart, output, read_record, temporary_folder
+from sentence_experts.storage import (
+    RECORD,
+    NoSpaceError,
+    Output,
+    check_apart,
+    output,
+    read_record,
+    temporary_folder,
+)
 from sentence_experts.training.config import TrainConfig, TuneConfig
 from sentence_experts.training.data import open_data
 from sentence_experts.training.run import train
@@ -147,16 +155,20 @@ def tune(
         names = (BEST, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
         parts = open_data(data)
-        loaded = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
-        place.begin({
-            "model": fingerprint_with_settings(loaded),
-            "data": [part.fingerprint() for part in parts],
+        identity = {
             "config": chosen.model_dump(mode="json", exclude={"trials"}),
             "space": {name: values.model_dump(mode="json") for name, values in searched.items()},
-        })  # fmt: skip
+        }
+        inputs: dict[str, Callable[[], Any]] = {
+            "model": lambda: fingerprint_with_settings(
+                model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
+            ),
+            "data": lambda: [part.fingerprint() for part in open_data(data)],
+        }
+        place.begin(identity, inputs)
         given = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
         shared = {name: getattr(chosen, name) for name in given}
-        trials = _run_trials(model, parts, shared, chosen, searched, place.path)
+        trials = _run_trials(model, parts, shared, chosen, searched, place)
         best = max(trials, key=lambda trial: -math.inf if trial.best is None else trial.best)
         if best.best is None:
             raise SentenceExpertsError(
@@ -171,10 +183,11 @@ def tune(
 
 
 def _run_trials(
-    model: Any, data: Any, shared: dict[str, Any], config: TuneConfig, space: Mapping[str, Values], out: Path
-) -> list[Trial]:
+    model: Any, data: Any, shared: dict[str, Any], config: TuneConfig, space: Mapping[str, Values],
+    place: Output,
+) -> list[Trial]:  # fmt: skip
     """Make the trials, each with the `shared` settings and those it draws; a finished one is only read."""
-    trials = []
+    trials, out = list[Trial](), place.path
     # Those of an earlier search with more trials count too: its best one stays the best.
     finished = [int(each.parent.name) + 1 for each in (out / TRIALS).glob(f"[0-9]*/{RUN_FILE}")]
     count = max(config.trials, *finished, 0)
@@ -189,6 +202,7 @@ def _run_trials(
         except NoSpaceError:
             raise
         except FAILURES as error:
+            place.check_inputs()  # which make every setting fail
             if is_finished:
                 raise InputError(f"{error} (remove {folder} to make this trial alone again)") from error
             logger.info(f"the trial failed: {error}")

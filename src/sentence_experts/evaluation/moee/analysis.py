@@ -33,6 +33,7 @@ from sentence_experts.evaluation.moee.agreement import (
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import StoredResult, measure_once
 from sentence_experts.moee.embedder import MoeEmbedder
+from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, States
@@ -112,7 +113,13 @@ def analyse(
 
     def made_from() -> dict[str, Any]:
         read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
-        made = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
+        made: dict[str, Any] = {
+            "model": embedder.fingerprint,
+            "pairs": read,
+            "config": chosen.model_dump(mode="json"),
+        }
+        if embedder.parts != SUM and embedder.alpha != MoeeConfig.of().alpha:  # sum is measured all the same
+            made["alpha"] = embedder.alpha
         # Its texts are clustered, and the record holds mappings without their order.
         return made | ({"first dataset": data[0].name} if len(data) > 1 else {})
 

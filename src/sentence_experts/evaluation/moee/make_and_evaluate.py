@@ -18,7 +18,7 @@ from sentence_experts.moee import FILE
 from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
 from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
-from sentence_experts.moee.vectors import PARTS
+from sentence_experts.moee.vectors import PARTS, SUM
 from sentence_experts.storage import check_apart, output, sha256_file
 from sentence_experts.tables import Table, is_path
 from sentence_experts.text_table import TextTable
@@ -77,7 +77,13 @@ def make_embedder(
     check_apart(out, overwrite, model, develop, calibrate if is_path(calibrate) else None)
     with output(out, EMBEDDER, names=[FILE], overwrite=overwrite) as place:
         embedder = load_embedder(str(model), config)
-        made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
+        made_from: dict[str, Any] = {
+            "model": embedder.fingerprint,
+            "column": column,
+            "columns": columns.model_dump(),
+        }
+        if embedder.parts != SUM and embedder.alpha != MoeeConfig.of().alpha:  # it is kept for other parts
+            made_from["alpha"] = embedder.alpha
         if place.begin(made_from, inputs) == "finished":
             code = config.trust_remote_code
             return load_embedder(str(place.path), MoeeConfig.of(device=config.device, trust_remote_code=code))

@@ -22,7 +22,8 @@ from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
 from sentence_experts.models.layers.weight_names import base_name, owner_of
 from sentence_experts.models.pooling import settings_of
 from sentence_experts.models.routes.known_routes import SETTINGS
-from sentence_experts.models.sources import ModelOrigin, files_of, origin_of
+from sentence_experts.models.sources import ModelOrigin, files_of, hub_commit, model_folder, origin_of
+from sentence_experts.moee import FILE as EMBEDDER
 from sentence_experts.storage import (
     FileState,
     file_state,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 TOKENIZER = "tokenizer.json"
+# File of a folder whose weights are elsewhere -> the key of their place.
+_NAMING_A_BASE = {EMBEDDER: "model", "adapter_config.json": "base_model_name_or_path"}
 # Keys of config.json that name routes, or the file's origin; they decide no vector of this route.
 _IRRELEVANT = (
     *("adapters", "architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
@@ -129,10 +132,18 @@ def _config_of(module: Any) -> Any:
 
 
 def source_fingerprint(place: str, commit: str | None, route: str | None = None, heads: bool = True) -> str:
-    """Return the hash of a model's folder, or of its id and (if known) its commit on the hub."""
-    if Path(place).is_dir():
-        return folder_fingerprint(Path(place), route, heads)
-    return sha256_text("hub", place, commit or "")
+    """Return the hash of a model's folder, or of its id and (if known) its commit on the hub.
+
+    Where the folder only names the weights, as that of an embedder or of a LoRA does, they are hashed too.
+    """
+    if not Path(place).is_dir():
+        return sha256_text("hub", place, commit or "")
+    own = folder_fingerprint(Path(place), route, heads)
+    for file, key in _NAMING_A_BASE.items():
+        if (Path(place) / file).is_file() and isinstance(base := read_json(Path(place) / file).get(key), str):
+            base = model_folder(base)
+            return sha256_text(own, source_fingerprint(base, hub_commit(base)))
+    return own
 
 
 def path_fingerprint(path: Path) -> str:
