@@ -20,7 +20,7 @@ class PlantedEmbedder:
         prompt: str = "",
         part: str = "sum",
     ) -> None:
-        self.read, self.prompt, self.part = read, prompt, part
+        self.read, self.prompt, self.part, self.parts = read, prompt, part, part
         self.combine = combine or (lambda states, part: joined(states.hidden, states.routing, part))
 
     def with_prompt(self, prompt: str) -> PlantedEmbedder:

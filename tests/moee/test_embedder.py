@@ -306,5 +306,5 @@ def test_another_alpha_is_another_embedder_whatever_its_parts(olmoe: Path, tmp_p
         out = tmp_path / str(alpha)
         make_embedder(str(olmoe), out, parts="rw", alpha=alpha)
         assert make_embedder(str(olmoe), out, parts="rw", alpha=alpha).alpha == alpha
-        with pytest.raises(UsageError, match="another alpha|made with another"):
+        with pytest.raises(UsageError, match="made with another alpha"):
             make_embedder(str(olmoe), out, parts="rw", alpha=5.0)
