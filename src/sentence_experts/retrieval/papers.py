@@ -252,8 +252,8 @@ class Papers:
 
     def trace(self, title: str | None, entry: str | None) -> int | None:
         """Return the row of a paper whose id changed, by a title or else an entry that no other has."""
-        row = self._by_title.get(_letters(title))
-        return self._by_entry.get(entry) if row is None else row
+        row = self._by_title.get(_letters(title)) if title else None
+        return self._by_entry.get(entry) if row is None and entry else row
 
     @cached_property
     def _by_title(self) -> dict[str | None, int | None]:
