@@ -26,7 +26,6 @@ from sentence_experts.models.sources import (
     OPENERS,
     ModelOrigin,
     check_hub,
-    copy_with_own_tokenizer,
     hub_commit,
     load_quietly,
     model_folder,
@@ -258,6 +257,8 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
+    from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
+
     has_experts = getattr(model.config, "model_type", None) in MODEL_TYPES
     if config.partial and not has_experts:
         name = next(name for name in LIMITS if getattr(config, name) is not None)
@@ -266,7 +267,7 @@ def _with_settings(
     if changes and not in_place:
         shares = changes.keys() <= {"pooling", "max_length"}
         origin = origin_of(model)
-        model = copy_with_own_tokenizer(model) if shares else copy.deepcopy(model)
+        model = share_all_but_tokenizer(model) if shares else copy.deepcopy(model)
         if origin is not None:
             origin.set(model)
     for change in changes.values():

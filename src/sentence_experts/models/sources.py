@@ -305,16 +305,6 @@ def origin_of(model: Any) -> ModelOrigin | None:
     return origin if origin.holds(model) else None
 
 
-def copy_with_own_tokenizer(model: Any) -> Any:
-    """Return a model of the same weights and files, with its own tokenizer, maximum length and pooling."""
-    from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer  # imports torch
-
-    copied = share_all_but_tokenizer(model)
-    if (origin := origin_of(model)) is not None:
-        origin.set(copied)
-    return copied
-
-
 def name_of(model: Any) -> str:
     """Return a model's name in results: its folder's base name, its hub id, or else its class."""
     if name := ModelOrigin.of(model).name:

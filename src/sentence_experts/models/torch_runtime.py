@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.models.sources import copy_with_own_tokenizer
-
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -144,4 +142,6 @@ class TorchRuntime:
 
     def with_own_tokenizer(self) -> TorchRuntime:
         """Return a runtime of the same weights, which tokenizes beside this one."""
-        return TorchRuntime(copy_with_own_tokenizer(self.model))
+        from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
+
+        return TorchRuntime(share_all_but_tokenizer(self.model))

@@ -18,7 +18,7 @@ from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT
-from sentence_experts.models.sources import copy_with_own_tokenizer, name_of, source_name
+from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder
@@ -83,7 +83,9 @@ class ServedModel:
         """Return the model with another tokenizer, for use beside the server's batches."""
         if isinstance(self.model, OnnxEncoder):
             return self.model
-        return copy_with_own_tokenizer(self.model)
+        from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
+
+        return share_all_but_tokenizer(self.model)
 
     @property
     def max_length(self) -> int | None:

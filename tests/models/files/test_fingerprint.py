@@ -28,7 +28,7 @@ from sentence_experts.models.files.fingerprint import (
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import set_pooling
-from sentence_experts.models.sources import ModelOrigin, copy_with_own_tokenizer
+from sentence_experts.models.sources import ModelOrigin
 from sentence_experts.models.surgery.extend import extend
 
 Change = Callable[[Any], object]
@@ -72,14 +72,6 @@ def folder(plain_folders: dict[str, Path], tmp_path: Path) -> Path:
 @pytest.fixture
 def model(folder: Path) -> SentenceTransformer:
     return load(folder, device="cpu")
-
-
-def test_a_copy_that_tokenizes_beside_a_model_has_its_hash(model: SentenceTransformer) -> None:
-    copied = copy_with_own_tokenizer(model)
-    assert copied.tokenizer is not model.tokenizer
-    assert fingerprint_of(copied) == fingerprint_of(model)
-    copied.prompts = {**copied.prompts, "more": "more: "}
-    assert fingerprint_of(copied) != fingerprint_of(model)
 
 
 def test_a_model_that_is_as_its_files_has_their_hash(model: SentenceTransformer, folder: Path) -> None:
