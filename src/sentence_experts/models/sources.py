@@ -265,7 +265,10 @@ def _is_decisive(file: Path, folder: Path) -> bool:
 
 def _file_states(place: str) -> dict[str, tuple[int, ...]]:
     """Return what changes with the bytes of a folder's files, but for ctime: a backup by links sets it."""
-    return {str(file): file_state(file)[:3] for file in files_of(Path(place))}
+    try:
+        return {str(file): file_state(file)[:3] for file in files_of(Path(place))}
+    except OSError:  # the folder is being replaced
+        return {}
 
 
 def _state_of(model: Any) -> dict[str, Any]:

@@ -131,6 +131,16 @@ def test_a_model_in_memory_keeps_its_hash_where_its_folder_is_replaced(
     assert fingerprint_of(model) == before
 
 
+def test_a_folder_that_is_being_replaced_gives_no_hash(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(path: Path) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("sentence_experts.models.sources.file_state", vanished)
+    assert fingerprint_of(model) == weights_fingerprint(model)
+
+
 def test_another_working_directory_changes_no_hash(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
