@@ -65,61 +65,53 @@ def changes_when_unpickled() -> int:
     return changes_of(pickle.loads(pickle.dumps(parameter)))
 
 
-class KnownParts:
-    """The weights and other parts of a model as they are now; copied and pickled along with the model.
+class KnownWeights:
+    """The weights of a model as they are now; copied and pickled along with the model.
 
-    A part is known by its identity, and a weight by the number of its changes in place too, so that nothing
-    has to be read to notice a change. Changes of `weight.data` are not noticed.
+    A weight is known by its identity and by the number of its changes in place, so that nothing has to be
+    read to notice a change. Changes of `weight.data` are not noticed.
     """
 
     def __init__(
-        self, parts: Mapping[str, Any] | None, may_go: Callable[[str], bool], usual_changes: int = 0
+        self,
+        weights: Mapping[str, torch.Tensor] | None,
+        may_go: Callable[[str], bool],
+        usual_changes: int = 0,
     ) -> None:
-        """Note the parts by their names; None stands for parts that have changed already.
+        """Note the weights by their names; None stands for weights that have changed already.
 
-        Parts whose names `may_go` accepts may go, and come back with `usual_changes` at most.
+        Those whose names `may_go` accepts may go, and come back with `usual_changes` at most.
         """
         self._may_go, self._usual_changes = may_go, usual_changes
-        self._known: dict[str, tuple[Callable[[], Any], int]] | None = None
-        if parts is not None:
-            self._known = {name: (_weak(part), _changes(part)) for name, part in parts.items()}
+        self._known: dict[str, tuple[ref[torch.Tensor], int]] | None = None
+        if weights is not None:
+            self._known = {name: (ref(weight), changes_of(weight)) for name, weight in weights.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the call that notes the copies of the parts, which count their changes from zero."""
-        return KnownParts, (self._unchanged(), self._may_go, changes_when_unpickled())
+        """Return the call that notes the copies of the weights, which count their changes from zero."""
+        return KnownWeights, (self._unchanged(), self._may_go, changes_when_unpickled())
 
-    def are(self, parts: Mapping[str, Any]) -> bool:
-        """Return whether these are still the parts, unchanged."""
+    def are(self, weights: Mapping[str, torch.Tensor]) -> bool:
+        """Return whether these are still the weights, unchanged."""
         known = self._unchanged()
-        if known is None or not all(name in parts or self._may_go(name) for name in known):
+        if known is None or not all(name in weights or self._may_go(name) for name in known):
             return False
         return all(
-            part is known.get(name) or (self._may_go(name) and _changes(part) <= self._usual_changes)
-            for name, part in parts.items()
+            weight is known.get(name) or (self._may_go(name) and changes_of(weight) <= self._usual_changes)
+            for name, weight in weights.items()
         )
 
-    def _unchanged(self) -> dict[str, Any] | None:
-        """Return the parts that are in memory; None if one has changed, or has gone and may not."""
+    def _unchanged(self) -> dict[str, torch.Tensor] | None:
+        """Return the weights that are in memory; None if one has changed, or has gone and may not."""
         if self._known is None:
             return None
-        parts = {}
+        weights = {}
         for name, (weak, changes) in self._known.items():
-            if (part := weak()) is not None and _changes(part) == changes:
-                parts[name] = part
-            elif part is not None or not self._may_go(name):
+            if (weight := weak()) is not None and changes_of(weight) == changes:
+                weights[name] = weight
+            elif weight is not None or not self._may_go(name):
                 return None
-        return parts
-
-
-def _weak(part: Any) -> Callable[[], Any]:
-    try:
-        return ref(part)
-    except TypeError:  # an object of a library in Rust
-        return lambda: part
-
-
-def _changes(part: Any) -> int:
-    return changes_of(part) if isinstance(part, torch.Tensor) else 0
+        return weights
 
 
 class LightMeta(TorchFunctionMode):

@@ -205,7 +205,7 @@ class ModelOrigin:
         settings: settings of the model as its files have them (`fingerprint.settings_of`).
         hashes: hashes of the files that were computed while they were those that were read.
         state: prompts, kinds of modules and kind of tokenizer of the model when it was loaded.
-        parts: its weights and tokenizer then (`KnownParts`); None for a graph.
+        weights: its weights then (`KnownWeights`); None for a graph.
     """
 
     name: str = ""
@@ -217,7 +217,7 @@ class ModelOrigin:
     settings: Mapping[str, Any] = field(default_factory=dict)
     hashes: dict[Any, str] = field(default_factory=dict)
     state: Mapping[str, Any] | None = None
-    parts: Any = None
+    weights: Any = None
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update({**vars(ModelOrigin()), **state})  # earlier versions pickled other fields
@@ -236,16 +236,16 @@ class ModelOrigin:
 
     def set(self, model: Any) -> None:
         """Note that a model is as its files are."""
-        setattr(model, _ORIGIN, replace(self, state=_state_of(model), parts=_parts_of(model)))
+        setattr(model, _ORIGIN, replace(self, state=_state_of(model), weights=_weights_of(model)))
 
     def holds(self, model: Any) -> bool:
         """Return whether the model has files, and is as they were, but for its settings.
 
-        Nothing of the model is read: changes of `weight.data`, or within the tokenizer's rules, are missed.
+        Nothing of the model is read: changes of `weight.data`, or within the tokenizer, are missed.
         """
         if not self.place or self.state != _state_of(model):
             return False
-        return self.parts is None or bool(self.parts.are(_named_parts(model)))
+        return self.weights is None or bool(self.weights.are(dict(model.named_parameters())))
 
     def has_files(self) -> bool:
         """Return whether the files are still those that were read, or of a known commit."""
@@ -265,7 +265,10 @@ def _is_decisive(file: Path, folder: Path) -> bool:
 
 def _file_states(place: str) -> dict[str, tuple[int, ...]]:
     """Return what changes with the bytes of a folder's files, but for ctime: a backup by links sets it."""
-    return {str(file): file_state(file)[:3] for file in files_of(Path(place))}
+    try:
+        return {str(file): file_state(file)[:3] for file in files_of(Path(place))}
+    except OSError:  # the folder is being replaced
+        return {}
 
 
 def _state_of(model: Any) -> dict[str, Any]:
@@ -279,20 +282,16 @@ def _state_of(model: Any) -> dict[str, Any]:
     return {**prompts, "modules": modules, "tokenizer": tokenizer_kind(model)}
 
 
-def _parts_of(model: Any) -> Any:
+def _weights_of(model: Any) -> Any:
     if _is_graph(model):
         return None
-    from sentence_experts.compat.torch import KnownParts
+    from sentence_experts.compat.torch import KnownWeights
 
-    return KnownParts(_named_parts(model), _may_go)
+    return KnownWeights(dict(model.named_parameters()), _may_go)
 
 
 def _may_go(name: str) -> bool:
     return ".experts." in name  # one that is not in use may leave the memory
-
-
-def _named_parts(model: Any) -> dict[str, Any]:
-    return {**dict(model.named_parameters()), "tokenizer": getattr(model, "tokenizer", None)}
 
 
 def _is_graph(model: Any) -> bool:

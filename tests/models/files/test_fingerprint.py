@@ -15,6 +15,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
+from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import ExpertEncoder
@@ -75,7 +76,8 @@ def model(folder: Path) -> SentenceTransformer:
 
 
 def test_a_model_that_is_as_its_files_has_their_hash(model: SentenceTransformer, folder: Path) -> None:
-    hashes = [fingerprint_of(each) for each in (model, copy.deepcopy(model), load(model, pooling="cls"))]
+    copies = (copy.deepcopy(model), load(model, pooling="cls"), share_all_but_tokenizer(model))
+    hashes = [fingerprint_of(each) for each in (model, *copies)]
     assert set(hashes) == {folder_fingerprint(folder)} == {fingerprint_with_settings(model)}
 
 
@@ -127,6 +129,16 @@ def test_a_model_in_memory_keeps_its_hash_where_its_folder_is_replaced(
     assert fingerprint_of(unasked) not in (replaced, fingerprint_of(other))
     shutil.rmtree(folder)
     assert fingerprint_of(model) == before
+
+
+def test_a_folder_that_is_being_replaced_gives_no_hash(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(path: Path) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("sentence_experts.models.sources.file_state", vanished)
+    assert fingerprint_of(model) == weights_fingerprint(model)
 
 
 def test_another_working_directory_changes_no_hash(
