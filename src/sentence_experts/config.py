@@ -22,12 +22,13 @@ PHRASES = "phrases"
 
 
 def split_phrases(text: str) -> list[str]:
-    """Return the texts between commas; a comma before white space belongs to a text.
+    """Return the texts between commas; a comma before white space belongs to a text, if not all are numbers.
 
     >>> split_phrases("Education, Medical,Sleep")
     ['Education, Medical', 'Sleep']
     """
-    return [part.strip() for part in re.split(r",(?!\s)", text) if part.strip()]
+    parting = "," if re.fullmatch(r"[\d,\s]+", text) else r",(?!\s)"
+    return [part.strip() for part in re.split(parting, text) if part.strip()]
 
 
 def _check_device(device: str | None) -> str | None:

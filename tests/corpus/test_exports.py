@@ -568,6 +568,8 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         "Reply to https://doi.org/10.1000/other",
         "Retraction of: doi: 10.1000/other",
         "Update in: PMID: 999",
+        "Expression of concern in: PMID: 999",
+        "Comment in\nJ Sleep. 2001. PMID: 999",
     ],
 )
 def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
@@ -596,3 +598,23 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
     )
     found = papers(import_corpus([tmp_path / "a.ris", tmp_path / "b.bib"], workers=1))
     assert [each["kind"] for each in found] == [kind] * 2
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "Last updated: 2020-01-01; PMID: 999",
+        "Immune response to malaria. PMID: 999",
+        "PMID: 999. Cited in: PMID: 5",
+    ],
+)
+def test_the_ids_of_the_paper_in_a_note_are_its_own(tmp_path: Path, note: str) -> None:
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nN1  - {note}\nER  - \n")
+    assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["pmid"] == "999"
+
+
+def test_a_publisher_s_address_is_a_doi(tmp_path: Path) -> None:
+    address = "https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full"
+    for tag in ("UR", "DO"):
+        (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\n{tag}  - {address}\nER  - \n")
+        assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["doi"] == "10.3389/fnins.2019.00001"

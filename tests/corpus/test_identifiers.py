@@ -143,10 +143,15 @@ def test_doi_in_text_needs_a_prefix() -> None:
             "10.1002/(sici)1097-0258(19980815/30)17:15/16<1661::aid-sim968>3.0.co;2-2",
         ),
         ("https://doi.org/10.21203/rs.3.rs-123/v1", "10.21203/rs.3.rs-123/v1"),
+        ("https://www.medrxiv.org/content/10.1101/2020.03.01.20123456v2.full", "10.1101/2020.03.01.20123456"),
+        ("https://www.biorxiv.org/content/10.1101/123456v2.full", "10.1101/123456"),
+        ("https://site10.com/article?doi=10.1000/abc", "10.1000/abc"),
+        ("http://x.org/10.1000/Summary/12", "10.1000/summary/12"),
     ],
 )
 def test_the_doi_in_a_publisher_s_address(address: str, doi: str) -> None:
     assert identifiers_in_url(address)[0] == doi
+    assert not address.startswith("http") or normalise_doi(address) == doi
 
 
 def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:

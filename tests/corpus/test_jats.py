@@ -236,6 +236,7 @@ def test_unreadable_dois_of_references_are_counted_and_named(
         ("under the CC BY 4.0 licence. The CC0 waiver applies to the data.", "CC-BY-4.0"),
         ("Creative Commons Attribution 4.0 License, with attribution to the authors", "CC-BY-4.0"),
         ("The CC0 waiver applies.", "CC0-1.0"),
+        ("CC-BY, no derivative works were made of the data", "CC-BY"),
         ("All rights reserved.", None),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_corpus_of_a_folder_follows_it_when_files_come_and_go(tmp_path: Path) 
     assert followed.FollowedSource(library).corpus().to_pandas()["doi"].tolist() == ["10.5/2"]
 
 
-def test_a_corpus_of_an_earlier_version_is_followed_if_it_holds_the_same(tmp_path: Path) -> None:
+def test_a_corpus_of_an_earlier_version_is_followed_if_it_is_of_the_file_alone(tmp_path: Path) -> None:
     library = tmp_path / "library.bib"
     library.write_text(entry(1))
     source = followed.FollowedSource(library)
@@ -185,13 +185,15 @@ def test_a_corpus_of_an_earlier_version_is_followed_if_it_holds_the_same(tmp_pat
     record = json.loads((corpus.path / RECORD).read_text())
     del record["settings"]["followed"]
     (corpus.path / RECORD).write_text(json.dumps(record))
-    library.write_text(entry(2))
-    with pytest.raises(InputError, match="was not imported from"):
-        source.corpus()
-    library.write_text(entry(1))
     assert source.corpus().manifest == corpus.manifest
     library.write_text(entry(2))
     assert source.corpus().to_pandas()["doi"].tolist() == ["10.5/2"]
+    record = json.loads((corpus.path / RECORD).read_text())
+    record["settings"] = {"sources": [*record["settings"]["sources"], {"name": "other.bib"}]}
+    (corpus.path / RECORD).write_text(json.dumps(record))
+    library.write_text(entry(3))
+    with pytest.raises(InputError, match="was not imported from"):
+        source.corpus()
 
 
 def test_an_import_that_was_interrupted_is_not_taken_over(

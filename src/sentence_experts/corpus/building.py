@@ -206,11 +206,7 @@ def build_corpus(
         ignored = parse_sources(sources.documents, parts, workers, sources.full_text)
         for first, table in sources.tables:
             table.parse(parts, first)
-        try:
-            sources.check_unchanged()
-        except InputError:
-            parts.remove()
-            raise
+        sources.check_unchanged()
         if not parts.keys():  # there must be tables to read
             CorpusPart(len(sources.described), 0).write(parts)
         if complete:

@@ -105,7 +105,7 @@ class ImportConfig(Config):
     field: Annotated[tuple[str, ...], PHRASES] = Field(
         (),
         description="Keep works of these OpenAlex fields or subfields: names, `*` for any text, or ids such "
-        "as 17",
+        "as 17; a comma before white space is part of a name",
     )
     years: tuple[int, int] | None = Field(
         None, description="Keep works of these years, first and last, such as 2010,2022"

@@ -75,13 +75,25 @@ def _trim(doi: str) -> str | None:
 
 
 _PARAMETERS = re.compile(r"[?&][a-z_]+=\S*", re.IGNORECASE)
-# Ends of publishers' addresses behind a DOI: of bioRxiv its version, too.
-_PAGE = re.compile(
-    r"/(?:full|abstract|fulltext|pdf|epdf|meta|references|summary)(?:/.*)?$|\.pdf$"
-    r"|(?<=10\.1101/\d{4}\.\d\d\.\d\d\.\d{6})v\d+.*$",
-    re.IGNORECASE,
-)
+# Ends of publishers' addresses behind a DOI; of bioRxiv and medRxiv the version is one too.
+_PAGE = re.compile(r"/(?:full|abstract|fulltext|pdf|epdf|meta)(?:/.*)?$|\.pdf$", re.IGNORECASE)
+_PREPRINT = re.compile(r"(10\.1101/(?:\d{4}\.\d\d\.\d\d\.)?\d{6,8})v\d+.*$")
 _QUERY = re.compile(r"(?<=doi\.org/)(\S*?)\?[a-z_]+=\S*")
+
+
+def _cut_page(url: str) -> str:
+    """Return the address of a publisher without what follows the DOI in it.
+
+    >>> _cut_page("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full")
+    'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
+    """
+    if (found := re.search(r"10\.\d{4,}(?:/|%2f)", url, re.I)) is None:
+        return url
+    before, doi = url[: found.start()], url[found.start() :]
+    doi = re.split(r"[?#]|&(?=[a-z_]+=)", doi, maxsplit=1)[0]
+    if "oup.com/" in before:
+        doi = re.sub(r"/\d+$", "", doi)
+    return before + _PREPRINT.sub(r"\1", _PAGE.sub("", doi))
 
 
 def normalise_doi(value: str | None) -> str | None:
@@ -100,7 +112,9 @@ def normalise_doi(value: str | None) -> str | None:
     """
     if not value:
         return None
-    value = _QUERY.sub(r"\1", value.lower())
+    value = _QUERY.sub(r"\1", value.strip().lower())
+    if value.startswith(("http://", "https://")) and "doi.org/" not in value:
+        value = _cut_page(value)
     if _PLAIN_DOI.fullmatch(value):
         return _trim(value)
     if "%" in value:
@@ -159,19 +173,6 @@ def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)
     return doi, pmid.group(1) if pmid else None, f"PMC{pmcid.group(1)}" if pmcid else None
-
-
-def _cut_page(url: str) -> str:
-    """Return a publisher's address without what follows the DOI in it.
-
-    >>> _cut_page("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full")
-    'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
-    """
-    before, doi = url[: (start := url.index("10."))], url[start:]
-    doi = re.split(r"[?#]|&(?=[a-z_]+=)", doi, maxsplit=1)[0]
-    if "oup.com/" in before:
-        doi = re.sub(r"/\d+$", "", doi)
-    return before + _PAGE.sub("", doi)
 
 
 def parse_identifier(value: str) -> Identifiers:

@@ -179,8 +179,8 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
 
 def _build(place: Output, read: Sources, config: ImportConfig) -> CorpusFolder:
     """Build a corpus in its place, and complete it; a finished one only if requests failed before."""
-    chosen = {"full_text": read.full_text, "complete": config.complete, "followed": read.followed}
-    settings = {name: value for name, value in chosen.items() if value}
+    chosen = {"full_text": read.full_text, "complete": config.complete}
+    settings = {name: value for name, value in chosen.items() if value} | {"followed": read.followed}
     if place.begin({"sources": [*read.described, *read.corpora], **settings}) == "finished":
         if not place.result["missing"]:
             return CorpusFolder.open(place.path)

@@ -50,6 +50,8 @@ UNTRAINED = "UNTRAINED: identical to the base"
 # File that marks a folder of another kind -> function that opens it, given the folder and a `LoadConfig`.
 # Packages that build on this one fill it in; `sentence_experts/__init__.py` imports the modules that do.
 OPENERS: dict[str, Callable[[str, Any], Any]] = {}
+# File of a folder whose weights are elsewhere -> the key of their place; other packages add theirs, too.
+NAMING_A_BASE = {"adapter_config.json": "base_model_name_or_path"}
 _ORIGIN = "sentence_experts_origin"  # an attribute of models in memory, which a `ModelOrigin` has
 WEIGHTS = "model.safetensors"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, UsageError, require
-from sentence_experts.models.sources import OPENERS
+from sentence_experts.models.sources import NAMING_A_BASE, OPENERS
 from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
 from sentence_experts.storage import check_version, read_json
 
@@ -78,3 +78,4 @@ def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
 
 
 OPENERS[FILE] = open_embedder
+NAMING_A_BASE[FILE] = "model"

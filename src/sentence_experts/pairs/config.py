@@ -96,7 +96,8 @@ class PairsConfig(Config):
         None,
         ge=2,
         description="Papers with a longer reference list link nothing: a review with 2,000 references would "
-        "make two million co-cited pairs. Works that they link are still no negatives of each other",
+        "make two million co-cited pairs. Works that they link are still no "
+        "negatives of each other, in lists of up to 1,000",
     )
     split: Literal["paper", "article", "random", "year"] = Field(
         "paper",

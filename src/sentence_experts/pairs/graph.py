@@ -34,6 +34,7 @@ from sentence_experts.pairs.splits import (
 )
 from sentence_experts.pairs.sql_engine import SqlEngine
 
+KNOWN_REFERENCES = 1000  # longer lists, as of bibliographies, say nothing of what is a negative
 LINK_COUNTS = (1, 2, 3, 5)
 PAIRS_AT_ONCE = 20_000
 MAX_TABLE = 4_000  # maximum number of texts for a table of all pairs, which then takes 16 MB
@@ -103,7 +104,7 @@ class LinkGraph:
         self._wanted = engine.compute(f"""SELECT paper_id FROM {self._texts} SEMI JOIN (
             SELECT folded FROM {self._texts} SEMI JOIN {self._works} USING (paper_id)) AS wanted
             USING (folded)""")
-        self._short = self._rare = ""  # joins that keep the citations that can link
+        self._short = self._not_very_long = self._rare = ""  # joins that keep the citations that can link
         long_lists = None
         if settings.max_references is not None:
             long_lists = self._leave_out_long_lists(settings.max_references)
@@ -138,9 +139,9 @@ class LinkGraph:
 
     def _leave_out_long_lists(self, max_references: int) -> dict[str, int]:
         """Let papers with more references, identified or not, link nothing, and count them."""
-        long = self._engine.compute(
-            f"SELECT citing FROM {self._references} GROUP BY citing HAVING count(*) > {max_references}"
-        )
+        counted = f"SELECT citing FROM {self._references} GROUP BY citing HAVING count(*) >"
+        long = self._engine.compute(f"{counted} {max_references}")
+        very_long = self._engine.compute(f"{counted} {max(max_references, KNOWN_REFERENCES)}")
         of_works = " ".join(
             f"SEMI JOIN {self._works} AS {end}_work ON c.{end} = {end}_work.paper_id"
             for end in _MEMBER_ENDS[self._settings.relation]
@@ -149,6 +150,7 @@ class LinkGraph:
             SELECT DISTINCT c.citing, c.cited FROM {self._cited} AS c
             SEMI JOIN {long} AS listed ON c.citing = listed.citing {of_works}) AS out""")
         self._short = f"ANTI JOIN {long} USING (citing)"
+        self._not_very_long = f"ANTI JOIN {very_long} USING (citing)"
         row: dict[str, int] = counts.to_pylist()[0]
         return row
 
@@ -245,8 +247,8 @@ class LinkGraph:
         among = self._engine.store(pa.table({"work": works, "same_text": self._same_text[works]}))
         members = f"""(SELECT paper_id, same_text AS member, 0 AS domain_number
             FROM {self._every.texts} SEMI JOIN {among} USING (same_text))"""
-        # Long lists make no pairs, and no negatives either.
-        citations = f"(SELECT * FROM {self._every.by_id} AS every {self._rare})"
+        # Long lists make no pairs, and no negatives either, but for those that would link too many.
+        citations = f"(SELECT * FROM {self._every.by_id} AS every {self._not_very_long} {self._rare})"
         links = select_linked_members(self._settings.relation, citations, members)
         known = self._engine.rows(f"""WITH ends AS (
                 SELECT a.work AS one, b.work AS other FROM ({links}) AS links

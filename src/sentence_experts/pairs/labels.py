@@ -40,6 +40,7 @@ LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rar
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
 _CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
+_TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _WHOLE = re.compile(r"\.0*$")
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
@@ -313,9 +314,11 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
         return None
     flat = [value for each in numbers for value in each]
     exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
-    written = {_WHOLE.sub("", value) for each in known for value in each}
-    merges = len({*flat}) <= MAX_CATEGORIES and len(written) > len({*flat})
-    is_code = merges or any(_CODE.fullmatch(value) for value in written)
+    written = {value for each in known for value in each}
+    merges = len({_WHOLE.sub("", value) for value in written}) > len({*flat})
+    is_code = any(_CODE.fullmatch(value) for value in written) or (
+        merges and all(map(_TWO_NUMBERS.fullmatch, written))
+    )
     return numbers if flat and exact and not is_code else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -59,7 +59,7 @@ class FollowedSource:
                 was made otherwise; the corpus stays as it was.
         """
         record, is_same = read_record(self.folder / RECORD), False
-        follows = record is not None and record["settings"].get("followed", False)
+        follows = record is not None and self._follows(record["settings"])
         if is_finished := (self.folder / MANIFEST).is_file():
             before = CorpusFolder.open(self.folder)
             read = gather_sources([self.path], ImportConfig.of(None), None, None)
@@ -72,6 +72,14 @@ class FollowedSource:
                 "import this path into it again, with `overwrite`"
             )
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
+
+    def _follows(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether a corpus was imported from the path alone, as far as its settings tell."""
+        if "followed" in settings:
+            return bool(settings["followed"])
+        # Of an earlier version; the names of a folder's files come and go.
+        names = [each["name"] for each in settings.get("sources", ()) if isinstance(each, dict)]
+        return settings.keys() == {"sources"} and (self.path.is_dir() or names == [self.path.name])
 
     def first_corpus(self) -> CorpusFolder:
         """Return the corpus, as `corpus` does, when no other server is importing it."""

@@ -38,6 +38,7 @@ FORMAT = "sentence-experts output"
 FORMAT_VERSION = 1
 LARGE = 1 << 30  # bytes of weights that are not hashed each time they are read: 0.8 s of CPU per GiB
 _MAX_VALUE = 40
+_LATER = ("baselines", "followed", "order", "splits")  # settings that records of earlier versions lack
 _KINDS = {"what": str, "settings": dict, "result": dict, "files": dict | None, "owned": list}
 
 Record = dict[str, Any]
@@ -131,7 +132,7 @@ def find_different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) ->
     """
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
-        if old != new:
+        if old != new and not (name in _LATER and name not in before):
             inner = isinstance(old, dict) and isinstance(new, dict) and find_different_setting(old, new)
             return f"{name}.{inner}" if inner else name
     return None

@@ -100,12 +100,17 @@ def compile_tasks(
             tasks.save_to(place)
         finished = Tasks.open(out)
         # The record of an output holds mappings without their order.
-        if finished.task_file.model_dump_json() != tasks.task_file.model_dump_json():
+        if _list_names(finished.task_file) != _list_names(tasks.task_file):
             raise UsageError(
                 f"{out}: this folder of tasks was made with another order of tasks or routes; give another "
                 "`out`, or `overwrite` to start over"
             )
     return finished
+
+
+def _list_names(task_file: TaskFile) -> list[tuple[str, list[str], list[str]]]:
+    """Return each task's name, routes and datasets, in their order."""
+    return [(name, [*task.instructions], [*task.datasets]) for name, task in task_file.tasks.items()]
 
 
 def _compile(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:

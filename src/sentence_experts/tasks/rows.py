@@ -46,11 +46,11 @@ Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
 
 
 class _Ignored(dict[int, int | None]):
-    """For `str.translate`: punctuation, white space and invisible characters have no place in a key."""
+    """For `str.translate`: punctuation and signs like it, white space and invisible characters."""
 
     def __missing__(self, code: int) -> int | None:
         kind = category(chr(code))
-        self[code] = None if kind[0] in "PZ" or kind in ("Cc", "Cf") else code
+        self[code] = None if kind[0] in "PZ" or kind in ("Cc", "Cf", "Sk") or chr(code) in "©®™" else code
         return self[code]
 
 
@@ -156,10 +156,11 @@ def _read_splits(
     """Return a table, with the splits that a column `split` gives its records, if there is one."""
     if "split" not in columns:
         return (), records, described
-    divided = [
-        (place, None if isinstance(row, BadRowError) else read_split(row.get("split"), where), row)
-        for place, _, row in records
-    ]
+    divided = []
+    for place, _, row in records:
+        cells = {} if isinstance(row, BadRowError) else row
+        # Spreadsheets end in empty rows.
+        divided.append((place, read_split(cells.get("split"), where) if any(cells.values()) else None, row))
     given = {split for _, split, _ in divided}
     splits = tuple(name for name in get_args(Split) if name in given)
     return splits, divided, {**described, "splits": splits}

@@ -212,7 +212,8 @@ def find_last_checkpoint(folder: Path) -> str | None:
         if _is_whole(checkpoint):
             state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
             best = folder / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
-            if not state.best_global_step or best == checkpoint or _is_whole(best):
+            # The trainer removes the best one before it so when a better one is written.
+            if not state.best_global_step or best == checkpoint or not best.exists() or _is_whole(best):
                 return str(checkpoint)
         shutil.rmtree(checkpoint)
     return None

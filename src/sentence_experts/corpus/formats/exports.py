@@ -61,9 +61,9 @@ _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
 _OF_OTHERS = re.compile(
-    r"^.*\b(?:comment|correct\w+|corrigend\w+|errat\w+|reply|republish\w+|response|retract\w+|updat\w+)"
-    r"\s*(?:(?:on|in|of|to|for|from)\b|:).*$",
-    re.I | re.M,
+    r"\b(?:cited|comment|correct\w+|corrigend\w+|errat\w+|expression of concern|reply|republish\w+|retract\w+"
+    r"|summary for patients|update)(?:\s+(?:on|in|of|to|for|from)\b\s*:?|\s*:)(?:[ \t]*\n.*|.*)",
+    re.I,
 )
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
@@ -192,9 +192,9 @@ def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
     for match in _LABELLED.finditer(text):
         kind = match[1].lower()
         yield kind, NORMALISE[kind](match[2].rstrip(".,;"))
-    _, pmid, pmcid = identifiers_in_url(text)
-    # Other addresses may go on after the DOI that they hold ("/full").
-    yield from (("doi", find_doi(text)), ("pmid", pmid), ("pmcid", pmcid))
+    doi, pmid, pmcid = identifiers_in_url(text)
+    is_address = re.fullmatch(r"https?://\S+", text.strip(), re.I)
+    yield from (("doi", find_doi(text) or (doi if is_address else None)), ("pmid", pmid), ("pmcid", pmcid))
 
 
 def _find_work(text: str) -> Citation:

@@ -80,8 +80,9 @@ def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
     del settings["route"]
     if encoder.routes:
         settings["route_of_task"] = {**ROUTES, **routes.given}
-    if routes.given:  # they come before the model's own, also where they are the usual ones
-        settings["given_routes"] = dict(routes.given)
+    # These come before the model's own routes, where they are given.
+    if usual := {key: route for key, route in routes.given.items() if ROUTES.get(key) == route}:
+        settings["given_routes"] = usual
     model = encoder.model
     known: dict[str, Any] = {
         "loader_kwargs": settings,

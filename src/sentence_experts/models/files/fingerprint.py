@@ -22,8 +22,14 @@ from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
 from sentence_experts.models.layers.weight_names import base_name, owner_of
 from sentence_experts.models.pooling import settings_of
 from sentence_experts.models.routes.known_routes import SETTINGS
-from sentence_experts.models.sources import ModelOrigin, files_of, hub_commit, model_folder, origin_of
-from sentence_experts.moee import FILE as EMBEDDER
+from sentence_experts.models.sources import (
+    NAMING_A_BASE,
+    ModelOrigin,
+    files_of,
+    hub_commit,
+    model_folder,
+    origin_of,
+)
 from sentence_experts.storage import (
     FileState,
     file_state,
@@ -38,8 +44,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 TOKENIZER = "tokenizer.json"
-# File of a folder whose weights are elsewhere -> the key of their place.
-_NAMING_A_BASE = {EMBEDDER: "model", "adapter_config.json": "base_model_name_or_path"}
 # Keys of config.json that name routes, or the file's origin; they decide no vector of this route.
 _IRRELEVANT = (
     *("adapters", "architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
@@ -139,7 +143,7 @@ def source_fingerprint(place: str, commit: str | None, route: str | None = None,
     if not Path(place).is_dir():
         return sha256_text("hub", place, commit or "")
     own = folder_fingerprint(Path(place), route, heads)
-    for file, key in _NAMING_A_BASE.items():
+    for file, key in NAMING_A_BASE.items():
         if (Path(place) / file).is_file() and isinstance(base := read_json(Path(place) / file).get(key), str):
             base = model_folder(base)
             return sha256_text(own, source_fingerprint(base, hub_commit(base)))
