@@ -26,7 +26,7 @@ from sentence_experts.retrieval.screening import (
     screen,
 )
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import Mark
+from sentence_experts.retrieval.taught import Mark, ProfileState, _difference
 
 
 @pytest.fixture(scope="module")
@@ -274,3 +274,13 @@ def test_a_paper_with_both_marks_is_named(
     read = read_papers()
     screen(plain_model, corpus, [*read, read[0] | {"similar": not read[0]["similar"]}])
     assert f"1 papers are marked yes and no, such as {read[0]['paper']}: the last mark counts" in caplog.text
+
+
+def test_a_sample_that_is_kept_with_each_mark_is_small(corpus: Path, plain_model: Path) -> None:
+    sample = screen(plain_model, corpus, read_papers(), sample=9).sample
+    assert sample is not None
+    assert sample.others is None
+    assert len(sample.rest or "") == 8 * ((sample.pool or 0) - 9)
+    marked = ProfileState(sample=sample)
+    marked.sample = None
+    assert "rest" not in str(_difference(marked, ProfileState(sample=sample)))

@@ -178,9 +178,10 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
     row = {"id": "10.1234/a", "title": "Introduction", "authors": "Smith, Ann; Ito, B", "year": 2012}
     papers = Papers(import_corpus(papers=[row, {"id": "10.1234/b", "title": "Rice"}]))
     work = Paper(title="Introduction.", doi="10.9999/other", authors=("Smith, A.",), year=2011)  # a preprint
-    others = {"authors": ("Ito, B",)}, {"authors": ()}, {"year": 2001}, {"year": None}
-    listed = [work, *(replace(work, **each) for each in others), replace(work, doi=None, authors=())]
-    assert papers.match(listed) == [0, None, None, None, None, 0]
+    others = {"authors": ("Ito, B",)}, {"authors": ()}, {"year": 2001}
+    same = {"year": None}, {"authors": ("Ann Smith",)}, {"year": 2009}, {"doi": None, "authors": ()}
+    assert papers.match([work, *(replace(work, **each) for each in others)]) == [0, None, None, None]
+    assert papers.match([replace(work, **each) for each in same]) == [0] * 4
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

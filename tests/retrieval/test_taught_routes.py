@@ -54,6 +54,26 @@ def test_marks_are_not_moved_to_papers_that_could_be_others(tmp_path: Path) -> N
     assert set(current_rows(papers, lost).values()) == {None}
 
 
+def test_a_mark_of_a_paper_that_is_gone_waits_for_it(tmp_path: Path) -> None:
+    long = "Rats that sleep for many hours"
+    rows = [
+        {"id": "10.1234/a", "title": "In winter"}, {"id": "10.1234/b", "title": long},
+        {"id": "10.1234/c", "title": "Steel bridges in winter", "entry": "@smith2020a"},
+    ]  # fmt: skip
+    papers = Papers(import_corpus(papers=rows, out=tmp_path / "corpus"))
+    lost = [
+        Mark(paper="text:1", similar=True, title="In winter"),
+        Mark(paper="doi:10.1234/z", similar=True, title=long),
+        Mark(paper="text:2", similar=True, title="Sleep of rats", entry="@smith2020a"),
+    ]
+    assert set(current_rows(papers, lost).values()) == {None}
+    assert latest_marks(papers, lost) == lost
+    changed = Mark(paper="text:3", similar=True, title=long)
+    assert current_rows(papers, [changed]) == {"text:3": 1}
+    own = Mark(paper="doi:10.1234/b", similar=False)
+    assert latest_marks(papers, [changed, own]) == [changed, own], "its own mark counts"
+
+
 def test_of_two_marks_on_one_paper_by_several_ids_the_last_one_counts(tmp_path: Path) -> None:
     rows = [{"pmid": "11", "doi": "10.1/a", "title": "A"}, {"id": "b", "title": "B"}]
     papers = Papers(import_corpus(papers=rows))

@@ -193,7 +193,7 @@ def _encode_to_disk(
     settings = {
         "columns": columns,
         **config.model_dump(include={"column", "id_column", "normalize", "precision"}),
-        **({"shard_size": config.shard_size} if in_folder else {}),
+        **({"shard_size": encoder.cut_between_batches(config.shard_size)} if in_folder else {}),
     }
     if place.begin(settings, {"input": lambda: [table.fingerprint() for table in tables]}) == "finished":
         return Encoded.open(place.path)
@@ -207,7 +207,7 @@ def _encode_to_disk(
         fields.append(pa.field(column, pa.list_(pa.float32(), encoder.dimension), metadata=about))
     schema = pa.schema(fields)
     with progress(f"encoding {Path(source).name}", count_rows(tables) if in_folder else None) as advance:
-        chunks = read_chunks(tables, config.shard_size if in_folder else size, counts)
+        chunks = read_chunks(tables, settings["shard_size"] if in_folder else size, counts)
         for number, first, rows in find_missing_parts(chunks, parts, advance):
             with (
                 explained(parts.folder),

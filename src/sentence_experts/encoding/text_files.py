@@ -42,9 +42,16 @@ def _find_files(source: Path) -> list[Path]:
     # Folders whose names are written out may have brackets in them, or be hidden.
     base = next(folder for folder in (source, *source.parents) if folder.is_dir())
     files = base.rglob("*") if base == source else base.glob(str(source.relative_to(base)))
-    hidden = lambda file: any(part[0] in "._" for part in file.relative_to(base).parts)  # noqa: E731
+    written = {part[0] for part in source.relative_to(base).parts}  # what a pattern names is not hidden
+    hides = {*"._"} - written
+
+    def hidden(file: Path) -> bool:
+        return any(part[0] in hides for part in file.relative_to(base).parts if part != "..")
+
     tables = sorted(file for file in files if file.is_file() and format_of(file) and not hidden(file))
     found = [file for file in tables if format_of(file) in _IN_FOLDERS]
+    # A link to one is no other one.
+    found = list({file.resolve(): file for file in reversed(found)}.values())[::-1]
     if not found:
         raise InputError(f"{source}: no such file, or no Parquet or JSON-lines files in it")
     if others := [file for file in tables if file not in found]:

@@ -152,6 +152,6 @@ def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
     if is_free or (config.route == [ALL] and ALL not in known.prompts):
         yield from (route.document_route for route in list_search_routes(known))
     elif config.route:
-        yield from (known.choose(route) for route in config.route)
+        yield from (find_search_route(known, route).document_route for route in config.route)
     else:
         yield find_search_route(known).document_route

@@ -240,9 +240,11 @@ def _cell(paper: Mapping[str, Any], name: str) -> str:
     if not isinstance(paper.get(name), str) and any(re.search(r"[;|]|^\[", line) for line in lines):
         text = json.dumps(lines, ensure_ascii=False)
     is_number = re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
-    return f"'{text}" if text[:1] in _FORMULAS and not is_number else text
+    is_quoted = text[:1] == "'" and text[1:2] in _FORMULAS  # by the user
+    return f"'{text}" if is_quoted or (text[:1] in _FORMULAS and not is_number) else text
 
 
 def unquoted(cell: str) -> str:
     """Return the text of a cell of such a table, without the sign that keeps it from being a formula."""
-    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULAS else cell
+    is_quoted = cell[:1] == "'" and (cell[1:2] in _FORMULAS or (cell[1:2] == "'" and cell[2:3] in _FORMULAS))
+    return cell[1:] if is_quoted else cell

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import RLock
@@ -51,6 +53,8 @@ _NAMED = 8  # number of values that a message names
 _GROUPS, _FILTERS = 8, 64  # row groups of 16,384 papers, and filters' results, in memory
 
 
+_YEARS_TO_PRINT = 3  # at most, of a preprint
+_WORDS_THAT_TELL, _ALIKE = 3, 0.8  # of a title: "Introduction" has too few; how like two versions of it are
 _YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
 
 
@@ -227,7 +231,7 @@ class Papers:
     def match(self, papers: Sequence[Paper]) -> list[int | None]:
         """Return the row of each paper of a list, by an identifier, else by a title that no other has.
 
-        With another DOI it may be the preprint, but must have the same first author, a year apart at most.
+        With another DOI it may be the preprint, but must have the same first author, and be near in time.
         """
         names = [each.names() for each in papers]
         ids = list(dict.fromkeys(name for each in names for name in each))
@@ -243,17 +247,26 @@ class Papers:
         (known,) = ({},) if row is None else self.facts([row])
         if not (paper.doi and known.get("doi")):
             return row
-        first, other = (
-            _letters(each[0].partition(",")[0]) if each else ""
-            for each in (paper.authors, known.get("authors"))
-        )
-        is_near = abs((paper.year or 0) - (known.get("year") or 0)) <= 1
+        first, other = (_family_name(each) for each in (paper.authors, known.get("authors")))
+        years = [each for each in (paper.year, known.get("year")) if each]
+        is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
         return row if first and first == other and is_near else None
 
     def trace(self, title: str | None, entry: str | None) -> int | None:
-        """Return the row of a paper whose id changed, by a title or else an entry that no other has."""
-        row = self._by_title.get(_letters(title)) if title else None
-        return self._by_entry.get(entry) if row is None and entry else row
+        """Return the row of a paper whose id changed, or None where another paper could be meant.
+
+        It alone has the title, and that has several words; or it has the entry, and nearly the title.
+        """
+        if not title:
+            return None
+        row, of_entry = self._by_title.get(_letters(title)), self._by_entry.get(entry) if entry else None
+        if row is not None and (row == of_entry or len(title.split()) >= _WORDS_THAT_TELL):
+            return row
+        if of_entry is None:
+            return None
+        shown = self.column("title")[of_entry].as_py() or ""
+        alike = SequenceMatcher(None, _letters(title) or "", _letters(shown) or "").ratio()
+        return of_entry if alike >= _ALIKE else None
 
     @cached_property
     def _by_title(self) -> dict[str | None, int | None]:
@@ -395,6 +408,18 @@ class Papers:
             order = np.argsort(own, kind="stable")
             links.append((np.searchsorted(own[order], np.arange(self.count + 1)), other[order]))
         return links
+
+
+def _family_name(authors: Sequence[str] | None) -> str:
+    """Return the letters of the first author's family name; "" if there is none.
+
+    Names are "Family, Given", or in tables of users "Given Family" too.
+    """
+    if not authors:
+        return ""
+    family, comma, _ = authors[0].partition(",")
+    plain = unicodedata.normalize("NFKD", family if comma else (family.split() or [""])[-1])
+    return _letters("".join(each for each in plain if not unicodedata.combining(each))) or ""
 
 
 def _letters(title: str | None) -> str:

@@ -18,17 +18,20 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encode import Model
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.papers import Filters
+from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Sample
 from sentence_experts.retrieval.taught_routes import gather, latest_marks
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
+from sentence_experts.storage import sha256_text
 from sentence_experts.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_DIGITS = 8  # of a hash that tells papers apart
 
 
 class ScreenConfig(PaperTexts):
@@ -170,7 +173,7 @@ def order_papers(
     if draw:
         sample = _draw_sample(ids, unread, [*read], draw)
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
-    others = None if sample is None or sample.others is None else {*searcher.papers.rows_of(sample.others)}
+    others = _find_others(searcher.papers, ids, sample)
     before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
     if sample:  # a paper may stand twice in the table
         before_it -= {*drawn, *(others or ())}
@@ -214,8 +217,24 @@ def _draw_sample(ids: Sequence[str], unread: Sequence[int], read: Sequence[int],
     """Draw unread papers at random."""
     drawn = np.random.default_rng(len(read)).permutation(unread)[:count].tolist()
     rest = sorted({*unread} - {*drawn})
-    papers, before, others = (tuple(ids[row] for row in rows) for rows in (drawn, read, rest))
-    return Sample(papers=papers, before=before, pool=len(unread), others=others)
+    papers, before = (tuple(ids[row] for row in rows) for rows in (drawn, read))
+    return Sample(
+        papers=papers, before=before, pool=len(unread), rest="".join(_hash_id(ids[row]) for row in rest)
+    )
+
+
+def _find_others(papers: Papers, ids: Sequence[str], sample: Sample | None) -> set[int | None] | None:
+    """Return the rows of the papers that a sample was drawn from and does not hold; None if unknown."""
+    if sample is not None and sample.others is not None:
+        return {*papers.rows_of(sample.others)}
+    if sample is None or sample.rest is None:
+        return None
+    rest = {sample.rest[place : place + _DIGITS] for place in range(0, len(sample.rest), _DIGITS)}
+    return {row for row, paper in enumerate(ids) if _hash_id(paper) in rest}
+
+
+def _hash_id(paper: str) -> str:
+    return sha256_text(paper)[:_DIGITS]
 
 
 def _tell_sampled(

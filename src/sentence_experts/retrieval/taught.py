@@ -73,13 +73,15 @@ class Sample(_Kept):
         papers: ids of the papers drawn.
         before: ids of the papers that had been read by then.
         pool: number of papers that they were drawn from; None: all that were not read before.
-        others: ids of those that were not drawn; None where only their number is known.
+        others: ids of those that were not drawn; None where only their number, or `rest`, is known.
+        rest: the beginnings of the hashes of their ids (`hash_id`), joined: a sample is kept with each mark.
     """
 
     papers: tuple[str, ...]
     before: tuple[str, ...]
     pool: int | None = None
     others: tuple[str, ...] | None = None
+    rest: str | None = None
 
 
 class TaughtEntry(_Kept):
@@ -270,7 +272,7 @@ def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {"name": old.name, "places": {}}
     if new.sample != old.sample:
-        parts["sample"] = old.sample and old.sample.model_dump(mode="json")
+        parts["sample"] = old.sample and old.sample.model_dump(mode="json", exclude={"rest"})  # it is long
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)
         after: dict[str, Any] = getattr(new, part)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIN_EACH = 2  # similar papers, and others
+_LASTING = ("doi:", "pmid:", "pmc:", "openalex:")  # what ids begin with that do not change
 _ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
 _MAX_TITLE = 1_000  # characters of a title that are kept; hostile records hold megabytes
 _SAMPLE = 50  # papers by whose vectors the mean length is known
@@ -206,12 +207,18 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
 
 
 def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]:
-    """Return the row of each paper that marks name, also if its id has changed; None where it is gone."""
+    """Return the row of each paper that marks name; None where it is gone.
+
+    A paper whose id is a hash or the user's own is found again if its record has changed, unless a mark names
+    what is found.
+    """
     named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
     rows = dict(zip(named, papers.rows_of(named), strict=True))
+    marked = {rows[mark.paper] for mark in marks}
     for mark in marks:
-        if rows[mark.paper] is None:
-            rows[mark.paper] = papers.trace(mark.title, mark.entry)
+        if rows[mark.paper] is None and not mark.paper.startswith(_LASTING):
+            found = papers.trace(mark.title, mark.entry)
+            rows[mark.paper] = None if found in marked else found
     return rows
 
 

@@ -68,8 +68,8 @@ class FollowedSource:
                 return before
         if (record or is_finished) and not (is_same or follows):
             raise InputError(
-                f"{self.folder} was not imported from {self.path} alone: serve that folder itself, or "
-                "import this path into it again, with `overwrite`"
+                f"{self.folder} was not imported from {self.path} alone, or with other settings: serve that "
+                "folder itself, or import this path into it again, with `overwrite`"
             )
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
 

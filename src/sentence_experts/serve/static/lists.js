@@ -120,7 +120,7 @@ function moves(hit, route, paper, labels, page) {
   if (!others.length) return null;
   const cells = others.map(([name, label]) => {
     const rank = paper.ranks[name]?.rank;
-    const text = rank ? `rank ${rank} under ${label}` : `not under ${label}`;
+    const text = rank ? `rank ${rank} under ${label}` : paper.ranks[name] ? `far down under ${label}` : `not under ${label}`;
     const cell = make(`span.${page.colour(name)}`, {title: text}, make("span.dot", {"aria-hidden": "true"}),
       make("span.unseen", {}, text), make("span", {"aria-hidden": "true"}, rank ? short(rank) : "–"));
     if (!rank || rank > 10 * hit.rank + 10) cell.classList.add("far");
