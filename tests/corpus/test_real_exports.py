@@ -19,6 +19,8 @@ OTHERWISE = {
     "asreview_pubmed_endnote.txt": {"with_pmid": 6},  # its numbers of NLM
     "rispy_example_utf_chars.ris": {"with_title": 1},  # as short title
     "eric_stub.nbib": {"with_doi": 1},  # as an address
+    "mambo_my_library.ris": {"with_doi": 5},  # two in addresses of Frontiers
+    "mambo_my_library.csv": {"with_doi": 5},
     "bbt_unabbreviate_1436-1.bib": {"with_doi": 410},  # one begins with 0.1088
     "bbt_plus_in_field_2660.bib": {"with_doi": 36},  # three are short
 }
