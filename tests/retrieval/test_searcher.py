@@ -22,6 +22,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, is_nothing_close
+from sentence_experts.retrieval.matching import match_papers
 from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import (
     SearchRoute,
@@ -180,8 +181,8 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
     work = Paper(title="Introduction.", doi="10.9999/other", authors=("Smith, A.",), year=2011)  # a preprint
     others = {"authors": ("Ito, B",)}, {"authors": ()}, {"year": 2001}
     same = {"year": None}, {"authors": ("Ann Smith",)}, {"year": 2009}, {"doi": None, "authors": ()}
-    assert papers.match([work, *(replace(work, **each) for each in others)]) == [0, None, None, None]
-    assert papers.match([replace(work, **each) for each in same]) == [0] * 4
+    assert match_papers(papers, [work, *(replace(work, **each) for each in others)]) == [0, None, None, None]
+    assert match_papers(papers, [replace(work, **each) for each in same]) == [0] * 4
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import RLock
@@ -27,9 +25,10 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import NOTICE_KINDS, Paper
+from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval.citation_export import paper_url
+from sentence_experts.retrieval.matching import letters_of, rows_of_one
 from sentence_experts.retrieval.texts import joined, sections_of
 from sentence_experts.retrieval.value_counts import count_papers, folded
 from sentence_experts.storage import OpenFiles
@@ -53,8 +52,6 @@ _NAMED = 8  # number of values that a message names
 _GROUPS, _FILTERS = 8, 64  # row groups of 16,384 papers, and filters' results, in memory
 
 
-_YEARS_TO_PRINT = 3  # at most, of a preprint
-_WORDS_THAT_TELL, _ALIKE = 3, 0.8  # of a title: "Introduction" has too few; how like two versions of it are
 _YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
 
 
@@ -228,53 +225,15 @@ class Papers:
                 by_id |= {given: found[value] for given, value in wanted.items() if value in found}
         return [by_id.get(given) for given in ids]
 
-    def match(self, papers: Sequence[Paper]) -> list[int | None]:
-        """Return the row of each paper of a list, by an identifier, else by a title that no other has.
-
-        With another DOI it may be the preprint, but must have the same first author, and be near in time.
-        """
-        names = [each.names() for each in papers]
-        ids = list(dict.fromkeys(name for each in names for name in each))
-        by_id = dict(zip(ids, self.rows_of(ids), strict=True))
-        found = [next((by_id[name] for name in each if by_id[name] is not None), None) for each in names]
-        return [
-            self._same_work(paper, self._by_title.get(_letters(paper.title))) if row is None else row
-            for row, paper in zip(found, papers, strict=True)
-        ]
-
-    def _same_work(self, paper: Paper, row: int | None) -> int | None:
-        """Return the row of a paper of this title if it is the same work, else None."""
-        (known,) = ({},) if row is None else self.facts([row])
-        if not (paper.doi and known.get("doi")):
-            return row
-        first, other = (_family_name(each) for each in (paper.authors, known.get("authors")))
-        years = [each for each in (paper.year, known.get("year")) if each]
-        is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
-        return row if first and first == other and is_near else None
-
-    def trace(self, title: str | None, entry: str | None) -> int | None:
-        """Return the row of a paper whose id changed, or None where another paper could be meant.
-
-        It alone has the title, and that has several words; or it has the entry, and nearly the title.
-        """
-        if not title:
-            return None
-        row, of_entry = self._by_title.get(_letters(title)), self._by_entry.get(entry) if entry else None
-        if row is not None and (row == of_entry or len(title.split()) >= _WORDS_THAT_TELL):
-            return row
-        if of_entry is None:
-            return None
-        shown = self.column("title")[of_entry].as_py() or ""
-        alike = SequenceMatcher(None, _letters(title) or "", _letters(shown) or "").ratio()
-        return of_entry if alike >= _ALIKE else None
+    @cached_property
+    def by_title(self) -> dict[str | None, int | None]:
+        """The letters of a title -> its row; None where several papers have it."""
+        return rows_of_one(map(letters_of, self.column("title").to_pylist()))
 
     @cached_property
-    def _by_title(self) -> dict[str | None, int | None]:
-        return _rows_of_one(map(_letters, self.column("title").to_pylist()))
-
-    @cached_property
-    def _by_entry(self) -> dict[str | None, int | None]:
-        return _rows_of_one(self.column("entry").to_pylist())
+    def by_entry(self) -> dict[str | None, int | None]:
+        """Entry of a reference manager -> its row; None where several papers have it."""
+        return rows_of_one(self.column("entry").to_pylist())
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Return whether each paper passes the filters, (papers,); None if there are none."""
@@ -408,31 +367,6 @@ class Papers:
             order = np.argsort(own, kind="stable")
             links.append((np.searchsorted(own[order], np.arange(self.count + 1)), other[order]))
         return links
-
-
-def _family_name(authors: Sequence[str] | None) -> str:
-    """Return the letters of the first author's family name; "" if there is none.
-
-    Names are "Family, Given", or in tables of users "Given Family" too.
-    """
-    if not authors:
-        return ""
-    family, comma, _ = authors[0].partition(",")
-    plain = unicodedata.normalize("NFKD", family if comma else (family.split() or [""])[-1])
-    return _letters("".join(each for each in plain if not unicodedata.combining(each))) or ""
-
-
-def _letters(title: str | None) -> str:
-    """Return the letters and digits of a title, by which titles of several sources are compared."""
-    return re.sub(r"[\W_]+", "", (title or "").casefold())
-
-
-def _rows_of_one(values: Iterable[str | None]) -> dict[str | None, int | None]:
-    """Return value -> its row; None for one that several rows have, and for an empty one."""
-    rows: dict[str | None, int | None] = {}
-    for row, value in enumerate(values):
-        rows[value] = row if value and value not in rows else None
-    return rows
 
 
 def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.retrieval.matching import trace_paper
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
@@ -217,7 +218,7 @@ def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]
     marked = {rows[mark.paper] for mark in marks}
     for mark in marks:
         if rows[mark.paper] is None and not mark.paper.startswith(_LASTING):
-            found = papers.trace(mark.title, mark.entry)
+            found = trace_paper(papers, mark.title, mark.entry)
             rows[mark.paper] = None if found in marked else found
     return rows
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from sentence_experts.corpus.formats.exports import read_listed_papers
+from sentence_experts.retrieval.matching import match_papers
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import order_papers
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
@@ -151,7 +152,7 @@ async def mark_list(request: Request) -> Response:
         papers, unknown, marked = library.papers, list[str](), dict[int, bool]()
         if body.text is not None:
             listed = read_listed_papers(body.text)
-            for paper, row in zip(listed, papers.match(listed), strict=True):
+            for paper, row in zip(listed, match_papers(papers, listed), strict=True):
                 if row is None:
                     unknown.append((paper.title or paper.names()[0])[:200])
                 else:

@@ -1,0 +1,85 @@
+"""Papers of a list, and papers whose ids have changed, as rows of a corpus."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from sentence_experts.corpus.paper import Paper
+
+if TYPE_CHECKING:
+    from sentence_experts.retrieval.papers import Papers
+
+_YEARS_TO_PRINT = 3  # at most, of a preprint
+_WORDS_THAT_TELL, _ALIKE = 3, 0.8  # of a title: "Introduction" has too few; how like two versions of it are
+
+
+def match_papers(papers: Papers, listed: Sequence[Paper]) -> list[int | None]:
+    """Return the row of each paper of a list, by an identifier, else by a title that no other has.
+
+    With another DOI it may be the preprint, but must have the same first author, and be near in time.
+    """
+    names = [each.names() for each in listed]
+    ids = list(dict.fromkeys(name for each in names for name in each))
+    by_id = dict(zip(ids, papers.rows_of(ids), strict=True))
+    found = [next((by_id[name] for name in each if by_id[name] is not None), None) for each in names]
+    return [
+        _same_work(papers, paper, papers.by_title.get(letters_of(paper.title))) if row is None else row
+        for row, paper in zip(found, listed, strict=True)
+    ]
+
+
+def trace_paper(papers: Papers, title: str | None, entry: str | None) -> int | None:
+    """Return the row of a paper whose id changed, or None where another paper could be meant.
+
+    It alone has the title, and that has several words; or it has the entry, and nearly the title.
+    """
+    if not title:
+        return None
+    row, of_entry = papers.by_title.get(letters_of(title)), papers.by_entry.get(entry) if entry else None
+    if row is not None and (row == of_entry or len(title.split()) >= _WORDS_THAT_TELL):
+        return row
+    if of_entry is None:
+        return None
+    shown = papers.column("title")[of_entry].as_py() or ""
+    alike = SequenceMatcher(None, letters_of(title) or "", letters_of(shown) or "").ratio()
+    return of_entry if alike >= _ALIKE else None
+
+
+def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
+    """Return the row of a paper of this title if it is the same work, else None."""
+    (known,) = ({},) if row is None else papers.facts([row])
+    if not (paper.doi and known.get("doi")):
+        return row
+    first, other = (_family_name(each) for each in (paper.authors, known.get("authors")))
+    years = [each for each in (paper.year, known.get("year")) if each]
+    is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
+    return row if first and first == other and is_near else None
+
+
+def _family_name(authors: Sequence[str] | None) -> str:
+    """Return the letters of the first author's family name; "" if there is none.
+
+    Names are "Family, Given", or in tables of users "Given Family" too.
+    """
+    if not authors:
+        return ""
+    family, comma, _ = authors[0].partition(",")
+    plain = unicodedata.normalize("NFKD", family if comma else (family.split() or [""])[-1])
+    return letters_of("".join(each for each in plain if not unicodedata.combining(each))) or ""
+
+
+def letters_of(title: str | None) -> str:
+    """Return the letters and digits of a title, by which titles of several sources are compared."""
+    return re.sub(r"[\W_]+", "", (title or "").casefold())
+
+
+def rows_of_one(values: Iterable[str | None]) -> dict[str | None, int | None]:
+    """Return value -> its row; None for one that several rows have, and for an empty one."""
+    rows: dict[str | None, int | None] = {}
+    for row, value in enumerate(values):
+        rows[value] = row if value and value not in rows else None
+    return rows
