@@ -18,6 +18,7 @@ from sentence_experts.storage import (
     output,
     record,
 )
+from sentence_experts.storage.record import find_different_setting
 
 Settings = dict[str, Any]
 
@@ -484,3 +485,12 @@ def test_an_output_that_wrote_only_empty_folders_can_be_begun_again(tmp_path: Pa
         with pytest.raises(KeyboardInterrupt):
             begin()
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_that_earlier_records_lack_are_no_difference_unless_they_decide_the_rows() -> None:
+    assert (
+        find_different_setting({"a": 1}, {"a": 1, "order": ["x"], "baselines": [], "followed": True}) is None
+    )
+    assert find_different_setting({"order": ["x"]}, {"order": ["y"]}) == "order"
+    split = {"sources": {"mood": {"splits": ["train", "test"]}}}
+    assert find_different_setting({"sources": {"mood": {}}}, split) == "sources.mood.splits"

@@ -205,7 +205,7 @@ class BatchEncoder:
     def cache_key(self, route: str | None) -> dict[str, Any]:
         """Return the cache key of a route's vectors: the settings that decide them, up to rounding."""
         settings = settings_of(self.model)
-        del settings["default_prompt_name"]  # the route says which prompt the texts have
+        del settings["default_prompt_name"]  # the route determines the prompt
         if settings["truncate_dim"] == ModelOrigin.of(self.model).settings.get("truncate_dim"):
             del settings["truncate_dim"]
         return {"fingerprint": fingerprint_of(self.model, route), "route": route, **settings}

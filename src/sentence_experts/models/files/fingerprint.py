@@ -1,7 +1,7 @@
 """Hashes of everything that decides a model's vectors, under which vectors are cached.
 
 A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
-its weights (`ModelOrigin.holds` says which changes are not noticed). The hash of one route covers what
+its weights; for changes that go unnoticed see `ModelOrigin.holds`. The hash of one route covers what
 decides that route's vectors: the shared weights, the expert, adapter, head and token of the route, its
 prompt, the tokenizer without other routes' tokens, and the rest of the folder's files except descriptions of
 the model. So adding or dropping other routes does not change it.

@@ -25,8 +25,10 @@ SETTINGS = "config_sentence_transformers.json"
 
 
 def start_of(text: str, letters: int) -> str:
-    """Return the beginning of a text with so many letters; spaces and marks, of which any number may be one
-    token or none, do not count."""
+    """Return the beginning of a text up to a number of letters.
+
+    Spaces and punctuation do not count, since any number of them may be one token or none.
+    """
     start = re.match(rf"(?:\W*\w){{0,{letters}}}\W*", text)
     return start[0] if start else text
 
