@@ -41,7 +41,8 @@ import sentence_experts as se
 from measuring import BASE, CROPS, DATA, ELIFE, table
 from real_conflict import ROUTES, Article, articles, sides_of_rectangles
 from sentence_experts.evaluation.estimates import Estimate, Runs, ScoredPairs, estimate
-from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS
+from sentence_experts.pairs.dataset import LINKED_BY
+from sentence_experts.pairs.pair_tables import PAIR_COLUMNS
 from sentence_experts.recipes import RECIPES
 from study import (
     Row,

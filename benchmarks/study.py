@@ -22,7 +22,7 @@ from measuring import RESULTS, hardware, p_text, table, versions
 from sentence_experts.evaluation.estimates import Estimate, Runs, ScoredPairs, estimate, holm
 from sentence_experts.evaluation.statistics import runs_of
 from sentence_experts.evaluation.text_free import score_without_comparing
-from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from sentence_experts.pairs.pair_tables import PAIR_COLUMNS
 
 SEEDS = 5
 COSINES = 10_000  # cosines are kept as integers, in units of 1 / COSINES

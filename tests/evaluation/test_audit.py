@@ -17,7 +17,8 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balance, find_leaks
 from sentence_experts.evaluation.scorers import memory_score
 from sentence_experts.pairs.config import SPLITS
-from sentence_experts.pairs.dataset import LINKS_SCHEMA, Pairs, pair_table
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, pair_table
 from sentence_experts.report.write import report_of
 
 

@@ -16,7 +16,8 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import SPLITS
-from sentence_experts.pairs.dataset import PAIR_COLUMNS, Pairs
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.pair_tables import PAIR_COLUMNS
 from sentence_experts.storage import RECORD
 
 FRAME = pd.DataFrame(

@@ -1,13 +1,8 @@
-"""The pairs dataset, in memory or on disk: a Parquet file per split, a manifest, a dataset card.
-
-Tables of pairs come from files, tables in memory and hub datasets, with their columns checked.
-"""
+"""The pairs dataset, in memory or on disk: a Parquet file per split, a manifest, a dataset card."""
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,48 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.errors import InputError, UsageError, require
-from sentence_experts.names import LABEL
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS
-from sentence_experts.pairs.splits import fold_texts
+from sentence_experts.pairs.pair_tables import (
+    PAIR_COLUMNS,
+    PAIRS_SCHEMA,
+    links_of,
+    name_splits,
+    pair_table,
+    split_column,
+    whole_table,
+    with_split_column,
+)
 from sentence_experts.pairs.table_folder import TableFolder
 from sentence_experts.storage import sha256_text
-from sentence_experts.tables import (
-    Table,
-    check_columns,
-    identifiers,
-    is_path,
-    name_of_table,
-    read_columns,
-    read_table,
-    texts,
-    to_arrow,
-)
+from sentence_experts.tables import check_columns, is_path, name_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-logger = logging.getLogger(__name__)
-
-PAIRS_SCHEMA = pa.schema([
-    ("anchor", pa.string()),
-    ("positive", pa.string()),
-    ("label", pa.int64()),
-    ("domain", pa.string()),
-    ("count", pa.int64()),
-    ("anchor_id", pa.string()),
-    ("positive_id", pa.string()),
-])  # fmt: skip
-PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
-LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
-NEGATIVE = "negative"  # an optional column: a text unlike the anchor
-# Column of a user's table -> the function that reads it; other columns are numbers.
-_READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), texts) | dict.fromkeys(
-    ("domain", "anchor_id", "positive_id"), identifiers
-)
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 # The sentence-transformers trainer reads anchor, positive and label (1 linked, 0 not); the card's default
 # configuration shows it these alone. The rest says where the pair comes from.
 TRAINER_COLUMNS = ("anchor", "positive", "label")
@@ -122,7 +95,7 @@ class Pairs(TableFolder):
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
             return cls.open(source)
         if isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}:
-            known = _name_splits(source, "the mapping")
+            known = name_splits(source, "the mapping")
             given = {name: whole_table(source[each]) for each, name in known.items()}
         else:
             table, where = whole_table(source), name_of_table(source)
@@ -262,158 +235,3 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
         }
         for domain in names
     }
-
-
-# ---- tables of users ----------------------------------------------------------------------
-
-
-def whole_table(source: Any) -> pa.Table:
-    """Read a table, and rename the column `route` to `domain`."""
-    table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
-    if "domain" in table.column_names:
-        return table
-    return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
-
-
-def table_or_dataset(source: Table, subset: str | None) -> pa.Table:
-    """Read all rows of a source; those of a hub dataset that is split have a column `split`.
-
-    Raises:
-        InputError: it cannot be read.
-        UsageError: `subset` is given for something else than a hub dataset.
-    """
-    if is_path(source):
-        path = Path(source)
-        if path.is_dir() or (not (path.exists() or _FILE.search(path.name)) and _HUB_ID.fullmatch(str(path))):
-            return _load_hub_dataset(str(source), subset)
-    if subset is not None:
-        raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
-    return whole_table(source)
-
-
-def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
-    require("datasets", "models")
-    from sentence_experts.compat.datasets import load_splits
-
-    loaded = load_splits(name, subset)
-    if not (known := _name_splits(loaded, name)):
-        raise InputError(
-            f"{name} has the splits {', '.join(loaded)}, none of {', '.join(SPLITS)}; give a file of the one "
-            "to use"
-        )
-    if left_out := [split for split in loaded if split not in known]:
-        logger.warning(f"{name}: left out: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
-    tables = {each: whole_table(loaded[split]) for split, each in known.items()}
-    return tables["train"] if set(tables) == {"train"} else with_split_column(tables)
-
-
-def _name_splits(names: Iterable[str], where: str) -> dict[str, str]:
-    """Return the splits among some names, each with its name here, such as "validation" of "dev".
-
-    Raises:
-        InputError: two are names of one split.
-    """
-    known = {name: each for name in names if (each := OTHER_NAMES.get(name, name)) in SPLITS}
-    for split in SPLITS:
-        if len(same := [name for name, each in known.items() if each == split]) > 1:
-            raise InputError(f"{where} has {' and '.join(same)}, which are one split here: join them")
-    return known
-
-
-def with_split_column(tables: dict[str, pa.Table]) -> pa.Table:
-    """Join the tables of all splits into one, with a column `split`."""
-    named = [
-        table.append_column("split", pa.array([name] * table.num_rows, pa.string()))
-        for name, table in tables.items()
-    ]
-    return pa.concat_tables(named, promote_options="default")
-
-
-def split_column(table: pa.Table, where: str) -> np.ndarray:
-    """Return the number in `SPLITS` of each row, by a column `split` in any case; `where` names the table.
-
-    Raises:
-        InputError: there is no such column, or a cell names no split.
-    """
-    check_columns(where, ["split"], table.column_names)
-    column = texts(table["split"], f"{where}, column split").to_pylist()
-    return np.array([SPLITS.index(read_split(value, where)) for value in column], dtype=np.int64)
-
-
-def read_split(value: Any, where: str) -> str:
-    """Return the name in `SPLITS` that a cell of a column `split` means; `where` names the table.
-
-    Raises:
-        InputError: it names no split.
-    """
-    folded = str(value or "").strip().lower()
-    name = OTHER_NAMES.get(folded, folded)
-    if name not in SPLITS:
-        raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
-    return name
-
-
-def pair_table(table: pa.Table, split: str) -> pa.Table:
-    """Complete a table to all of `PAIR_COLUMNS`, with `negative` if it has one; messages name its `split`.
-
-    Raises:
-        InputError: a column or a value is missing, a label is neither 0 nor 1, or pairs without labels have
-            scores.
-    """
-    check_columns(split, ["anchor", "positive"], table.column_names)
-    _check_labels(split, table)
-    columns = {
-        name: _READ[name](table[name], f"{split}, column {name}") if name in _READ else table[name]
-        for name in (*PAIR_COLUMNS, NEGATIVE)
-        if name in table.column_names
-    }
-    if "label" in columns:
-        columns["label"] = pc.cast(columns["label"], pa.float64())  # "1.0" as 1
-    rows = table.num_rows
-    columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
-    columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
-    columns.setdefault("count", columns["label"])
-    for end in ("anchor", "positive"):
-        if f"{end}_id" not in columns:
-            folded = fold_texts(columns[end]).to_pylist()
-            ids = [None if text is None else sha256_text(text)[:16] for text in folded]
-            columns[f"{end}_id"] = pa.array(ids, pa.string())
-    try:
-        whole = pa.table({name: columns[name] for name in PAIR_COLUMNS}).cast(PAIRS_SCHEMA)
-        LABEL.check("domain", *pc.drop_null(whole["domain"].unique()).to_pylist())
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"{split}: {' '.join(str(error).split())}") from error
-    if empty := [name for name in PAIR_COLUMNS if whole[name].null_count]:
-        raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
-    if NEGATIVE in columns:
-        whole = whole.append_column(NEGATIVE, columns[NEGATIVE])
-    return whole.combine_chunks()
-
-
-def _check_labels(name: str, table: pa.Table) -> None:
-    """Check that labels are 0 and 1: a rating is neither linked nor not.
-
-    Raises:
-        InputError: the column `label` holds something else, or there is none but a column `score`.
-    """
-    column = "label" if "label" in table.column_names else "score"
-    if column not in table.column_names:
-        return
-    try:
-        values = pc.drop_null(pc.cast(table[column], pa.float64()))
-    except pa.ArrowException as error:
-        raise InputError(f"{name}: the column {column}: {error}; a label is 1 (linked) or 0") from error
-    if column == "score" or not pc.all(pc.is_in(values, pa.array([0.0, 1.0])), min_count=0).as_py():
-        low, high = (f"{each or 0:g}" for each in pc.min_max(values).as_py().values())
-        raise InputError(
-            f"{name}: a label is 1 (linked) or 0, and the column {column} holds ratings from {low} to "
-            f"{high}; rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
-        )
-
-
-def links_of(train: pa.Table) -> pa.Table:
-    """Return the linked pairs of a training table, in the form of `Pairs.known_links`."""
-    linked = train.filter(pc.equal(train["label"], 1))
-    ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)
-    pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})
-    return pa.table([[two[end] for two in pairs] for end in (0, 1)], schema=LINKS_SCHEMA)

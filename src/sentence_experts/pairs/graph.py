@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import LEVELS, PairsConfig
-from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
+from sentence_experts.pairs.dataset import LINKED_BY, WITHIN, WORKS_SCHEMA
 from sentence_experts.pairs.domains import domains_of_works
 from sentence_experts.pairs.links import (
     co_cited_within,
@@ -25,6 +25,7 @@ from sentence_experts.pairs.links import (
     select_touching,
 )
 from sentence_experts.pairs.negatives import PairTest
+from sentence_experts.pairs.pair_tables import PAIR_COLUMNS
 from sentence_experts.pairs.splits import (
     UNKNOWN_YEAR,
     CitingArticles,

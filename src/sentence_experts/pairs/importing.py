@@ -14,16 +14,16 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import SPLITS, ImportPairsConfig
-from sentence_experts.pairs.dataset import (
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
+from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
     PAIR_COLUMNS,
-    Pairs,
     links_of,
     pair_table,
     split_column,
     table_or_dataset,
 )
-from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.splits import (
     CROSSING,
     TEST,

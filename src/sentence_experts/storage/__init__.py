@@ -8,25 +8,18 @@ folder of parts from which the next run continues, and `locked` the lock behind 
 from __future__ import annotations
 
 from sentence_experts.storage.files import (
-    FileState,
     NoSpaceError,
-    OpenFiles,
     allocate_npy,
     check_kinds,
     check_version,
     describe_full_disk,
     explained,
-    file_state,
     hidden_beside,
     open_to_readers,
     read_json,
     remove_leftovers,
     replacing,
     replacing_folder,
-    sha256_file,
-    sha256_settings,
-    sha256_text,
-    sha256_unchanging,
     temporary_folder,
     update_json,
     write_json,
@@ -35,6 +28,15 @@ from sentence_experts.storage.files import (
     write_parquet,
     write_stream,
     write_text,
+)
+from sentence_experts.storage.hashes import (
+    FileState,
+    OpenFiles,
+    file_state,
+    sha256_file,
+    sha256_settings,
+    sha256_text,
+    sha256_unchanging,
 )
 from sentence_experts.storage.locking import InUseError, locked
 from sentence_experts.storage.output import Output, State, output

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage.files import read_json, remove, replacing, sha256_file, write_json
+from sentence_experts.storage.files import read_json, remove, replacing, write_json
+from sentence_experts.storage.hashes import sha256_file
 
 SETTINGS = "settings.json"
 _HASHES = ".sha256.json"

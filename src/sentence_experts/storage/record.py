@@ -26,10 +26,9 @@ from sentence_experts.storage.files import (
     check_version,
     read_json,
     remove,
-    sha256_file,
-    sha256_unchanging,
     sync,
 )
+from sentence_experts.storage.hashes import sha256_file, sha256_unchanging
 
 RECORD = "made_from.json"
 # Name, in the folder of an output, of the one that will replace it.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
 from sentence_experts.progress import Advance, unseen
-from sentence_experts.storage.files import sha256_settings, sha256_text
+from sentence_experts.storage.hashes import sha256_settings, sha256_text
 from sentence_experts.storage.locking import locked
 from sentence_experts.storage.parts import SETTINGS, PartStore
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.config import OTHER_NAMES
-from sentence_experts.pairs.dataset import read_split
+from sentence_experts.pairs.pair_tables import read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tables import (

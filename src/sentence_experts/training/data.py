@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.dataset import LINKS_SCHEMA, NEGATIVE, Pairs
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, NEGATIVE
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_text

@@ -25,8 +25,9 @@ from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS
 from sentence_experts.models.pooling import make_pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.models.surgery.extend import extend
-from sentence_experts.pairs.dataset import LINKS_SCHEMA, PAIRS_SCHEMA, Pairs
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.labels import Rows
+from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, PAIRS_SCHEMA
 from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
 from sentence_experts.storage.text_cache import TextCache
