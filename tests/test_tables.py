@@ -295,3 +295,5 @@ def test_columns_of_json_lines_may_begin_in_any_row(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read_columns(file) == ["anchor", "positive", "label"]
     assert read_table(file, ["label"])["label"].null_count == 121
+    file.write_text(file.read_text() + json.dumps(rows[0] | {"count": 2}) + "\n")
+    assert read_columns(file) == ["anchor", "positive", "label", "count"], "the file has changed"

@@ -20,6 +20,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from os.path import exists, isfile
 from pathlib import Path
 from typing import IO, Any, Final
@@ -28,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import sha256_file
+from sentence_experts.storage import FileState, file_state, sha256_file
 
 # A path, a pandas or polars data frame, a `datasets.Dataset`, anything that Arrow reads, a mapping of
 # columns, a list of dicts, or a list of texts.
@@ -85,10 +86,17 @@ def read_columns(source: Table) -> list[str]:
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
-    with _open_rows(source, None) as (columns, rows):
+    with _open_rows(source, None) as (columns, _):
         if is_path(source) and format_of(source) == "json":
-            return list(dict.fromkeys(itertools.chain(*(row for row in rows if isinstance(row, dict)))))
+            return list(_read_names(Path(source), file_state(source)))
         return columns
+
+
+@lru_cache(maxsize=256)
+def _read_names(file: Path, state: FileState) -> tuple[str, ...]:
+    """Return the names in any row of JSON lines, read once of a file that keeps its state."""
+    with _open_rows(file, None) as (_, rows):
+        return tuple(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
 
 
 def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:

@@ -570,6 +570,8 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         "Update in: PMID: 999",
         "Expression of concern in: PMID: 999",
         "Comment in\nJ Sleep. 2001. PMID: 999",
+        "CommentIn: PMID: 999",
+        "UpdateOf: PMID: 999",
     ],
 )
 def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
@@ -606,6 +608,9 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
         "Last updated: 2020-01-01; PMID: 999",
         "Immune response to malaria. PMID: 999",
         "PMID: 999. Cited in: PMID: 5",
+        "Times Cited: 12 PMID: 999",
+        "Last update: 2020. PMID: 999",
+        "Comment: a good paper. PMID: 999",
     ],
 )
 def test_the_ids_of_the_paper_in_a_note_are_its_own(tmp_path: Path, note: str) -> None:

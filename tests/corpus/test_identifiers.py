@@ -147,11 +147,33 @@ def test_doi_in_text_needs_a_prefix() -> None:
         ("https://www.biorxiv.org/content/10.1101/123456v2.full", "10.1101/123456"),
         ("https://site10.com/article?doi=10.1000/abc", "10.1000/abc"),
         ("http://x.org/10.1000/Summary/12", "10.1000/summary/12"),
+        (
+            "https://www.degruyter.com/document/doi/10.1515/cclm-2019-0001/html?lang=en",
+            "10.1515/cclm-2019-0001",
+        ),
+        (
+            "https://direct.mit.edu/neco/article/doi/10.1162/neco_a_01234/95678/Some-words",
+            "10.1162/neco_a_01234",
+        ),
+        ("https://academic.oup.com/bib/article-pdf/doi/10.1093/bib/bbaa1/334/bbaa1.pdf", "10.1093/bib/bbaa1"),
+        ("https://academic.oup.com/nar/article-lookup/doi/10.1093/nar/123", "10.1093/nar/123"),
+        ("https://iopscience.iop.org/article/10.1088/0004-637X/700/2/1097", "10.1088/0004-637x/700/2/1097"),
+        (
+            "https://bmjopen.bmj.com/lookup/doi/10.1136/bmjopen-2019-000001/-/DC1",
+            "10.1136/bmjopen-2019-000001",
+        ),
+        ("https://onlinelibrary.wiley.com/doi/10.1111/j.1/abstract;jsessionid=A.f01", "10.1111/j.1"),
+        (
+            "https://www.pnas.org/doi/10.1073/pnas.1234567890#supplementary-materials",
+            "10.1073/pnas.1234567890",
+        ),
+        ("https://x.org/doi/10.1000/full/12", "10.1000/full/12"),
     ],
 )
 def test_the_doi_in_a_publisher_s_address(address: str, doi: str) -> None:
     assert identifiers_in_url(address)[0] == doi
     assert not address.startswith("http") or normalise_doi(address) == doi
+    assert find_doi(f"Available from: {address}.") == (doi if "doi" in address else None)
 
 
 def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:
@@ -161,3 +183,4 @@ def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:
         == "10.1000/j.abc.2018.01"
     )
     assert identifiers_in_url("https://europepmc.org/article/MED/12345678") == (None, "12345678", None)
+    assert identifiers_in_url("https://europepmc.org/article/PMC/PMC12345") == (None, None, "PMC12345")

@@ -281,6 +281,8 @@ def test_a_sample_that_is_kept_with_each_mark_is_small(corpus: Path, plain_model
     assert sample is not None
     assert sample.others is None
     assert len(sample.rest or "") == 8 * ((sample.pool or 0) - 9)
-    marked = ProfileState(sample=sample)
-    marked.sample = None
-    assert "rest" not in str(_difference(marked, ProfileState(sample=sample)))
+    before, drawn_again = ProfileState(sample=sample), ProfileState(sample=sample.renamed({"a": "b"}))
+    assert drawn_again == before
+    drawn_again.sample = sample.renamed({sample.papers[0]: "b"})
+    assert "rest" not in str(_difference(drawn_again, before)), "a list for each draw would be too much"
+    assert _difference(ProfileState(), before)["sample"]["rest"] == sample.rest

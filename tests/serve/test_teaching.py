@@ -178,6 +178,37 @@ def test_marks_follow_papers_whose_ids_change(tmp_path: Path, plain: SentenceTra
             assert len(forgotten["marks"]) == 7
 
 
+def test_a_sample_follows_papers_whose_ids_change(tmp_path: Path, plain: SentenceTransformer) -> None:
+    papers = searched_papers()
+    ids = [f"mine-{number}" for number in range(len(papers))]
+    verdicts, read = list[str](), list[dict[str, Any]]()
+    for is_first in (True, False):
+        changed = {each["paper"] for each in read}
+        rows = [
+            {
+                "id": paper["doi"] if each in changed else each,
+                "title": f"{paper['title']} in the year of {each}",
+            }
+            for each, paper in zip(ids, papers, strict=True)
+        ]
+        corpus = import_corpus(papers=rows, out=tmp_path / "library", overwrite=True)
+        app = sentence_experts.create_app({"m": plain}, corpus=corpus.path, watch=False)
+        with TestClient(app, base_url="http://localhost") as client:
+            if is_first:
+                read = [{"paper": each, "similar": number < 2} for number, each in enumerate(ids[:5])]
+                post(client, "/marks", {"marks": read})
+                drawn = post(client, "/screen", {"draw": 6})["papers"][:6]
+                read += [
+                    {"paper": each["paper_id"], "similar": place < 3} for place, each in enumerate(drawn)
+                ]
+                post(client, "/marks", {"marks": read[5:]})
+            verdicts.append(post(client, "/screen")["verdict"])
+            post(client, "/marks", {"marks": []})  # the profile is written with the present ids
+            verdicts.append(post(client, "/screen")["verdict"])
+    assert "in a random sample 3 of 6)" in verdicts[0]
+    assert len({*verdicts}) == 1, verdicts
+
+
 def test_openai_clients_list_taught_routes_and_ask_for_blends(
     client: TestClient, plain: SentenceTransformer
 ) -> None:

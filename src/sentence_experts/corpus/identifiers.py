@@ -11,7 +11,9 @@ SIMULATED_DOI = "10.5555/simulated."  # the beginning of the DOIs of generated a
 _PLAIN_DOI = re.compile(r"10\.\d{4,9}/[a-z0-9./()_-]*[a-z0-9)]")
 _DOI = re.compile(r"10\.\d+(?:\.\d+)*/\S+")
 _DOI_IN_TEXT = re.compile(
-    r"(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)(10\.\d{4,9}(?:\.\d+)*(?:/|%2F)\S+)", re.IGNORECASE
+    r"(?P<address>https?://\S*?)?(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)"
+    r"(?P<doi>10\.\d{4,9}(?:\.\d+)*(?:/|%2F)\S+)",
+    re.IGNORECASE,
 )
 # A line break inside a DOI that has its own field: "10.1126/science. 1068094".
 _BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")
@@ -37,7 +39,7 @@ _PMID_URL = re.compile(
     re.IGNORECASE,
 )
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
-_PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
+_PMCID_URL = re.compile(r"/(?:pmc/)?articles?/(?:PMC/)?(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
 _OPENALEX = re.compile(r"(?:https?://(?:api\.)?openalex\.org/(?:works/)?|openalex:)?w0*([1-9]\d{0,14})", re.I)
 
 
@@ -76,24 +78,32 @@ def _trim(doi: str) -> str | None:
 
 _PARAMETERS = re.compile(r"[?&][a-z_]+=\S*", re.IGNORECASE)
 # Ends of publishers' addresses behind a DOI; of bioRxiv and medRxiv the version is one too.
-_PAGE = re.compile(r"/(?:full|abstract|fulltext|pdf|epdf|meta)(?:/.*)?$|\.pdf$", re.IGNORECASE)
-_PREPRINT = re.compile(r"(10\.1101/(?:\d{4}\.\d\d\.\d\d\.)?\d{6,8})v\d+.*$")
-_QUERY = re.compile(r"(?<=doi\.org/)(\S*?)\?[a-z_]+=\S*")
+_PAGE = re.compile(
+    r"(?<=[^/])(?:/(?:full|abstract|fulltext|e?pdf|html?|xml|meta|reader|information|figures|tables|suppl_file|-)"
+    r"(?:/.*)?|\.(?:pdf|aspx))\W*$",
+    re.IGNORECASE,
+)
+_PREPRINT = re.compile(r"(10\.1101/(?:\d{4}\.\d\d\.\d\d\.)?\d{6,8})v\d+.*$", re.IGNORECASE)
+# The number, and perhaps title, of an article behind its DOI, as Oxford, MIT Press and others have it.
+_NUMBERED = re.compile(r"/article(?!-lookup)[\w-]*/doi/$", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<=[^/])/\d{3,}(?:/[^/]*|\W*)$")
 
 
 def _cut_page(url: str) -> str:
-    """Return the address of a publisher without what follows the DOI in it.
+    """Return an address without what follows the DOI in it.
 
     >>> _cut_page("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full")
     'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
     """
+    if "doi.org/" in url.lower():
+        return _PARAMETERS.sub("", url)
     if (found := re.search(r"10\.\d{4,}(?:/|%2f)", url, re.I)) is None:
         return url
-    before, doi = url[: found.start()], url[found.start() :]
-    doi = re.split(r"[?#]|&(?=[a-z_]+=)", doi, maxsplit=1)[0]
-    if "oup.com/" in before:
-        doi = re.sub(r"/\d+$", "", doi)
-    return before + _PREPRINT.sub(r"\1", _PAGE.sub("", doi))
+    before, prefix, rest = url[: found.start()], found.group(), url[found.end() :]
+    rest = re.split(r"[?#]|&(?=[a-z_]+=)|;jsessionid=", rest, maxsplit=1, flags=re.I)[0]
+    if _NUMBERED.search(before):
+        rest = _NUMBER.sub("", rest)
+    return before + _PREPRINT.sub(r"\1", prefix + _PAGE.sub("", rest))
 
 
 def normalise_doi(value: str | None) -> str | None:
@@ -112,8 +122,8 @@ def normalise_doi(value: str | None) -> str | None:
     """
     if not value:
         return None
-    value = _QUERY.sub(r"\1", value.strip().lower())
-    if value.startswith(("http://", "https://")) and "doi.org/" not in value:
+    value = value.strip().lower()
+    if value.startswith(("http://", "https://")) or "doi.org/" in value:
         value = _cut_page(value)
     if _PLAIN_DOI.fullmatch(value):
         return _trim(value)
@@ -137,7 +147,9 @@ def normalise_doi(value: str | None) -> str | None:
 def find_doi(text: str) -> str | None:
     """Return the first DOI in running text that is marked as one: `doi: 10.1000/abc` or a doi.org address."""
     match = _DOI_IN_TEXT.search(text)
-    return normalise_doi(_PARAMETERS.sub("", match.group(1))) if match else None
+    if match is None:
+        return None
+    return normalise_doi(match.group() if match["address"] else _PARAMETERS.sub("", match["doi"]))
 
 
 def normalise_pmid(value: str | None) -> str | None:
@@ -168,7 +180,7 @@ NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pm
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
-    doi = normalise_doi(url if "doi.org/" in url.lower() else _cut_page(url)) if "10." in url else None
+    doi = normalise_doi(_cut_page(url)) if "10." in url else None
     if "nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)

@@ -21,17 +21,14 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import Mark, Sample
-from sentence_experts.retrieval.taught_routes import gather, latest_marks
+from sentence_experts.retrieval.taught import Mark, Sample, hash_id
+from sentence_experts.retrieval.taught_routes import current_ids, gather, latest_marks
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
-from sentence_experts.storage import sha256_text
 from sentence_experts.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_DIGITS = 8  # of a hash that tells papers apart
 
 
 class ScreenConfig(PaperTexts):
@@ -152,7 +149,6 @@ def screen(
     marks, sample = read_marks(examples)
     searcher = Searcher.open(model, opened, config, load_config)
     on = searcher.one_route(config.on)
-    marks = latest_marks(searcher.papers, _without_anchors(marks))
     return order_papers(searcher, on, marks, sample, config.sample)
 
 
@@ -160,7 +156,9 @@ def order_papers(
     searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], sample: Sample | None = None, draw: int = 0
 ) -> ScreenResult:
     """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers."""
-    marks = [*{mark.paper: mark for mark in _without_anchors(marks)}.values()]
+    if sample:
+        sample = sample.renamed(current_ids(searcher.papers, marks))
+    marks = latest_marks(searcher.papers, _without_anchors(marks))
     taught = gather(searcher, on, marks)
     rows = searcher.papers.rows_of([mark.paper for mark in marks])
     pairs = [(row, mark) for row, mark in zip(rows, marks, strict=True) if row is not None]
@@ -219,7 +217,7 @@ def _draw_sample(ids: Sequence[str], unread: Sequence[int], read: Sequence[int],
     rest = sorted({*unread} - {*drawn})
     papers, before = (tuple(ids[row] for row in rows) for rows in (drawn, read))
     return Sample(
-        papers=papers, before=before, pool=len(unread), rest="".join(_hash_id(ids[row]) for row in rest)
+        papers=papers, before=before, pool=len(unread), rest="".join(hash_id(ids[row]) for row in rest)
     )
 
 
@@ -229,12 +227,8 @@ def _find_others(papers: Papers, ids: Sequence[str], sample: Sample | None) -> s
         return {*papers.rows_of(sample.others)}
     if sample is None or sample.rest is None:
         return None
-    rest = {sample.rest[place : place + _DIGITS] for place in range(0, len(sample.rest), _DIGITS)}
-    return {row for row, paper in enumerate(ids) if _hash_id(paper) in rest}
-
-
-def _hash_id(paper: str) -> str:
-    return sha256_text(paper)[:_DIGITS]
+    rest = {*sample.hashes}
+    return {row for row, paper in enumerate(ids) if hash_id(paper) in rest}
 
 
 def _tell_sampled(

@@ -8,7 +8,7 @@ is replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from operator import itemgetter
 from threading import RLock
@@ -19,13 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_experts.config import check_content
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import EXPERT, FOLDER, check_route_names
-from sentence_experts.storage import file_state, locked, read_json, sha256_settings, write_json
+from sentence_experts.storage import file_state, locked, read_json, sha256_settings, sha256_text, write_json
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 FOLDER_NAME, DEFAULT = ".taught", "default"
 _DIGEST = "sha256"  # key of the hash of all else in the file
+_DIGITS = 8  # of a hash that tells papers apart
 MAX_MARKS, MAX_ROUTES, MAX_QUERY, MAX_UNDO = 1_000, 100, 2_000, 100
 
 ProfileName = Annotated[str, Field(description="Profile that taught routes belong to")]
@@ -74,7 +75,7 @@ class Sample(_Kept):
         before: ids of the papers that had been read by then.
         pool: number of papers that they were drawn from; None: all that were not read before.
         others: ids of those that were not drawn; None where only their number, or `rest`, is known.
-        rest: the beginnings of the hashes of their ids (`hash_id`), joined: a sample is kept with each mark.
+        rest: the beginnings of the hashes of their ids (`hash_id`), joined, since they may be many.
     """
 
     papers: tuple[str, ...]
@@ -82,6 +83,27 @@ class Sample(_Kept):
     pool: int | None = None
     others: tuple[str, ...] | None = None
     rest: str | None = None
+
+    @property
+    def hashes(self) -> list[str]:
+        """The hashes of `rest`."""
+        rest = self.rest or ""
+        return [rest[place : place + _DIGITS] for place in range(0, len(rest), _DIGITS)]
+
+    def renamed(self, ids: Mapping[str, str]) -> Sample:
+        """Return the sample with the present ids of papers: `ids` has them by those of before."""
+        hashes = {hash_id(old): hash_id(new) for old, new in ids.items() if old != new}
+        changed = {
+            name: papers and tuple(ids.get(paper, paper) for paper in papers)
+            for name, papers in (("papers", self.papers), ("before", self.before), ("others", self.others))
+        }
+        rest = "".join(hashes.get(each, each) for each in self.hashes) if self.rest else self.rest
+        return self.model_copy(update=changed | {"rest": rest})
+
+
+def hash_id(paper: str) -> str:
+    """Return the beginning of the hash of a paper's id, which tells papers apart."""
+    return sha256_text(paper)[:_DIGITS]
 
 
 class TaughtEntry(_Kept):
@@ -272,7 +294,9 @@ def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {"name": old.name, "places": {}}
     if new.sample != old.sample:
-        parts["sample"] = old.sample and old.sample.model_dump(mode="json", exclude={"rest"})  # it is long
+        # The list is long, and each new draw would leave one.
+        unkept = {"rest"} if new.sample else None
+        parts["sample"] = old.sample and old.sample.model_dump(mode="json", exclude=unkept)
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)
         after: dict[str, Any] = getattr(new, part)

@@ -223,16 +223,21 @@ def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]
     return rows
 
 
+def current_ids(papers: Papers, marks: Sequence[Mark]) -> dict[str, str]:
+    """Return the id that the corpus has for each paper that marks name, or the one named if it is gone."""
+    rows = current_rows(papers, marks)
+    there = [name for name, row in rows.items() if row is not None]
+    found = papers.column("paper_id").take(pa.array([rows[name] for name in there], pa.int64()))
+    return {name: name for name in rows} | dict(zip(there, found.to_pylist(), strict=True))
+
+
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
     """Return the marks that count, with the ids that the corpus has for their papers.
 
     Of several on one paper, against the same query or papers, the last one counts; a warning names papers
     that are marked in both ways.
     """
-    rows = current_rows(papers, marks)
-    there = [name for name, row in rows.items() if row is not None]
-    found = papers.column("paper_id").take(pa.array([rows[name] for name in there], pa.int64()))
-    ids = {name: name for name in rows} | dict(zip(there, found.to_pylist(), strict=True))
+    ids = current_ids(papers, marks)
     latest, both = dict[str, Mark](), dict[str, None]()
     for mark in marks:
         current = mark.model_copy(update={"like": tuple(ids[name] for name in mark.like)})

@@ -17,7 +17,7 @@ from sentence_experts.retrieval.matching import match_papers
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import order_papers
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
-from sentence_experts.retrieval.taught_routes import current_rows, described_marks, latest_marks
+from sentence_experts.retrieval.taught_routes import current_ids, current_rows, described_marks, latest_marks
 from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, body_of, json_answer, read
@@ -213,7 +213,7 @@ async def screen(request: Request) -> Response:
     view = await _view(request, body.on)
 
     def change(state: ProfileState) -> Told:
-        marks = latest_marks(view.searcher.papers, [*state.marks.values()])
+        marks = [*state.marks.values()]
         result = order_papers(view.searcher, view.blend.main, marks, state.sample, body.draw)
         if body.draw:
             state.sample = result.sample
@@ -263,26 +263,24 @@ async def _changed(
     """Change a profile, and answer with what it is then and what `change` tells."""
     library: Library = request.app.state.library
 
-    def run() -> tuple[ProfileState, list[Mark], Told, set[str]]:
+    def run() -> tuple[ProfileState, list[Mark], Told, dict[str, int]]:
         profile, told = library.profile(profile_of(request)), None
         with library.refusing():
             if change is not None:
                 with profile.changing(undoes) as state:
                     told = change(state)
             state = profile.read()
-            of_routes = [mark for each in state.routes.values() for mark in each.marks]
-            rows = current_rows(library.papers, of_routes)
-            marks = latest_marks(library.papers, [*state.marks.values()])
-            return state, marks, told, {paper for paper, row in rows.items() if row is None}
+            missing = {name: _count_gone(library, each.marks) for name, each in state.routes.items()}
+            return state, latest_marks(library.papers, [*state.marks.values()]), told, missing
 
-    state, marks, told, gone = await asyncio.to_thread(run)
+    state, marks, told, missing = await asyncio.to_thread(run)
     content = {
         "profile": profile_of(request),
         "name": state.name,
         "marks": [each.model_dump(exclude={"title", "entry"}) for each in marks],
         "routes": [
             {"name": name, "on": each.on, "model": each.model, "kind": each.kind, "marks": len(each.marks)}
-            | {"missing": sum(mark.paper in gone for mark in each.marks), "figures": each.figures}
+            | {"missing": missing[name], "figures": each.figures}
             | {"source": library.source_of(each.model)}
             for name, each in state.routes.items()
         ],
@@ -291,9 +289,18 @@ async def _changed(
     return await json_answer(content | (told or {}))
 
 
+def _count_gone(library: Library, marks: Sequence[Mark]) -> int:
+    """Count the marks on papers that the corpus does not have."""
+    rows = current_rows(library.papers, marks)
+    return sum(rows[mark.paper] is None for mark in marks)
+
+
 def _mark(state: ProfileState, library: Library, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:
     """Add marks with the ids that the corpus has now, as the former ones get, whose places they may take."""
-    former = latest_marks(library.papers, [*state.marks.values()])
+    before = [*state.marks.values()]
+    if state.sample:
+        state.sample = state.sample.renamed(current_ids(library.papers, before))
+    former = latest_marks(library.papers, before)
     state.marks = {each.key: each for each in described_marks(library.papers, former)}
     state.mark(described_marks(library.papers, marks), forget)
 

@@ -12,7 +12,7 @@ _CC_URL = re.compile(
 _PUBLIC_URL = re.compile(r"creativecommons\.org/publicdomain/(zero|mark)(?:/(\d\.\d))?", re.I)
 _CC_NAME = re.compile(
     r"(?:creative\s+commons|\bcc)[\s-]*((?:attribution|by)"
-    r"(?:(?:[\s-]*|,\s*(?=non))(?:non[\s-]?commercial|no[\s-]?deriv\w*"
+    r"(?:(?:[\s-]*|,\s*(?=non|no-|share))(?:non[\s-]?commercial|no[\s-]?deriv\w*"
     r"|share[\s-]?alike|nc|nd|sa)\b)*)(?=(?:[^.]{0,40}?(\d\.\d))?)",
     re.I,
 )
