@@ -114,6 +114,37 @@ def test_a_taught_route_becomes_one_of_a_model(
         add_taught_route(plain_model, corpus, "other", profile="ann")
 
 
+@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        {"clustering": "group these: "},
+        {"query": "question: "},
+        {"query": "question: ", "document": "paper: "},
+        {"query": "question: ", "document": "", "clustering": "group these: "},
+    ],
+)
+def test_what_is_taught_on_prompts_of_a_dense_model_keeps_them(
+    corpus: Path,
+    plain_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    prompts: dict[str, str],
+) -> None:
+    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+    model = load(plain_model, device="cpu")
+    model.prompts = dict(prompts)
+    on = "clustering" if "clustering" in prompts else None
+    teach(model, corpus, examples(query=QUERY), name="mine", profile="prompts", on=on)
+    options: Any = {"route": "mine", "top_k": 40, "sentences": False}
+    beside = sentence_experts.search(model, corpus, QUERY, profile="prompts", **options)
+    add_taught_route(model, corpus, "mine", profile="prompts", out=tmp_path / "model")
+    inside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
+    scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+
+
 def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(
     plain_model: Path, tmp_path: Path
 ) -> None:

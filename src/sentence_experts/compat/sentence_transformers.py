@@ -44,6 +44,20 @@ def share_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
     return share_weights(model, **{name: first})
 
 
+def module_configs(model: SentenceTransformer) -> list[tuple[str, Any]]:
+    """Return the class and config of each module; the first, a transformer, has its own files.
+
+    Of values that are not JSON, the config has the classes.
+    """
+    configs = [
+        module.get_config_dict() if hasattr(module, "get_config_dict") else {} for module in [*model][1:]
+    ]
+    plain = json.loads(
+        json.dumps([{}, *configs], sort_keys=True, default=lambda each: type(each).__qualname__)
+    )
+    return [(type(module).__qualname__, config) for module, config in zip(model, plain, strict=True)]
+
+
 def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
     """Return the classes of a model's tokenizer and of its steps, and the size of its vocabulary."""
     tokenizer = getattr(model, "tokenizer", None)

@@ -206,7 +206,7 @@ class ModelOrigin:
         files: the folder's files before they were read, and what changes with their bytes.
         settings: settings of the model as its files have them (`fingerprint.settings_of`).
         hashes: hashes of the files that were computed while they were those that were read.
-        state: prompts, kinds of modules and kind of tokenizer of the model when it was loaded.
+        state: prompts, modules and kind of tokenizer of the model when it was loaded.
         weights: its weights then (`KnownWeights`); None for a graph.
     """
 
@@ -274,13 +274,15 @@ def _file_states(place: str) -> dict[str, tuple[int, ...]]:
 
 
 def _state_of(model: Any) -> dict[str, Any]:
-    """Return the prompts of a model, and the kinds of its modules and tokenizer."""
+    """Return the prompts of a model, its modules with their settings, and the kind of its tokenizer."""
     prompts = {"prompts": dict(model.prompts)}
     if _is_graph(model):
         return prompts
-    from sentence_experts.compat.sentence_transformers import tokenizer_kind
+    from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_kind
 
-    modules = [type(module).__qualname__ for module in model.children()]
+    modules = module_configs(model)
+    for _, config in modules:
+        config.pop("pooling_mode", None)  # one of `settings_of`
     return {**prompts, "modules": modules, "tokenizer": tokenizer_kind(model)}
 
 

@@ -179,7 +179,12 @@ def _hash_texts(papers: Papers, entry: TaughtEntry) -> str:
 
 
 def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
-    """Return a model with the head of a taught route, and with another for queries if they need one."""
+    """Return a model with the head of a taught route, and with another for queries if they need one.
+
+    The prompts of a dense model, which are its routes, come behind the tokens of the heads.
+    """
+    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.routes.route_tokens import domain_token
     from sentence_experts.models.surgery.add_drop_routes import query_half, with_heads
 
     change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), query_half(route.name)
@@ -189,13 +194,15 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
         sides[of_queries] = route.query_route
         if of_queries in searcher.encoder.routes:
             raise UsageError(f"`name`: the model has a route {of_queries!r} already, and queries need one")
-    width = searcher.encoder.dimension
+    width, is_dense = searcher.encoder.dimension, not isinstance(grown, ExpertEncoder)
     made: ExpertEncoder = grown
     for side, on in sides.items():
         weight, bias = known.get(on, (np.eye(width, dtype=np.float32), np.zeros(width, np.float32)))
         if change.weight is not None:
             weight, bias = change.weight @ weight, change.weight @ bias
-        made = with_heads(made, {side: (weight, bias)}, on=on)
+        made = with_heads(made, {side: (weight, bias)}, on=None if is_dense else on)
+        if is_dense:
+            made.prompts[side] = domain_token(side) + (grown.prompts[on] if on else "")
         if side == of_queries and change.shift is not None:
             facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
             texts = [each["title"] or each["abstract"] or "" for each in facts]

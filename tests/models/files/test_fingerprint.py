@@ -61,6 +61,7 @@ CHANGES: list[Change] = [
     keep_case,
     lambda model: model.append(Normalize()),
     lambda model: model.prompts.update(query="query: "),
+    lambda model: model.set_pooling_include_prompt(False),
 ]
 
 

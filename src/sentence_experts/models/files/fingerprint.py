@@ -116,23 +116,16 @@ def fingerprint_with_settings(model: SentenceTransformer) -> str:
 def weights_fingerprint(model: SentenceTransformer) -> str:
     """Return the SHA-256 over a model's weights, their names, its prompts and `fingerprint_parts`, its
     tokenizer, and the configs of its modules after the first."""
-    from sentence_experts.compat.sentence_transformers import tokenizer_text  # imports torch
+    from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_text  # imports torch
 
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
-    configs = [(type(module).__qualname__, _config_of(module)) for module in list(model)[1:]]
     digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
-    digest.update(sha256_text(sha256_settings(configs), tokenizer_text(model)).encode())
+    digest.update(sha256_text(sha256_settings(module_configs(model)[1:]), tokenizer_text(model)).encode())
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _config_of(module: Any) -> Any:
-    """Return the config of a module, with the kinds of its values that are not JSON."""
-    config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-    return json.loads(json.dumps(config, sort_keys=True, default=lambda each: type(each).__qualname__))
 
 
 def source_fingerprint(place: str, commit: str | None, route: str | None = None, heads: bool = True) -> str:

@@ -176,6 +176,8 @@ def with_heads(
     """
     opened = load(model, device="cpu") if isinstance(model, str | Path) else model
     if not isinstance(opened, ExpertEncoder):
+        if on is not None:
+            raise UsageError("`on`: a dense model has no routes")
         encoder = extend(model, routes=list(heads), kind=HEAD, rank=rank)
     else:
         plan = RoutePlan.of(_check_growable(opened))
