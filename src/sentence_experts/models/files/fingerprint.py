@@ -139,7 +139,8 @@ def source_fingerprint(place: str, commit: str | None, route: str | None = None,
     for file, key in NAMING_A_BASE.items():
         if (Path(place) / file).is_file() and isinstance(base := read_json(Path(place) / file).get(key), str):
             base = model_folder(base)
-            return sha256_text(own, source_fingerprint(base, hub_commit(base)))
+            if Path(base).resolve() != Path(place).resolve():
+                return sha256_text(own, source_fingerprint(base, hub_commit(base)))
     return own
 
 
