@@ -11,7 +11,7 @@ SIMULATED_DOI = "10.5555/simulated."  # the beginning of the DOIs of generated a
 _PLAIN_DOI = re.compile(r"10\.\d{4,9}/[a-z0-9./()_-]*[a-z0-9)]")
 _DOI = re.compile(r"10\.\d+(?:\.\d+)*/\S+")
 _DOI_IN_TEXT = re.compile(
-    r"(?P<address>https?://\S*?)?(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)"
+    r"(?P<address>https?://(?:(?!https?://)\S)*?)?(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)"
     r"(?P<doi>10\.\d{4,9}(?:\.\d+)*(?:/|%2F)\S+)",
     re.IGNORECASE,
 )
@@ -85,7 +85,7 @@ _PAGE = re.compile(
 )
 _PREPRINT = re.compile(r"(10\.1101/(?:\d{4}\.\d\d\.\d\d\.)?\d{6,8})v\d+.*$", re.IGNORECASE)
 # The number, and perhaps title, of an article behind its DOI, as Oxford, MIT Press and others have it.
-_NUMBERED = re.compile(r"/article(?!-lookup)[\w-]*/doi/$", re.IGNORECASE)
+_NUMBERED = re.compile(r"/(?:[\w-]+-)?article(?!-lookup)[\w-]*/doi/$", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<=[^/])/\d{3,}(?:/[^/]*|\W*)$")
 
 

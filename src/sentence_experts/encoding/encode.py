@@ -199,7 +199,8 @@ def _encode_to_disk(
         return Encoded.open(place.path)
     source = tables[0].name if len(tables) == 1 else f"{len(tables)} files"
     size = encoder.cut_between_batches(config.chunk_size)
-    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=size)
+    order = {"order": [*routes]} if len(routes) > 1 else {}
+    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=size, **order)
     counts = {"texts": 0, "empty": 0}
     fields = [pa.field(ROW, pa.int64()), *([pa.field(ID, pa.string())] if config.id_column else [])]
     for column, route in routes.items():

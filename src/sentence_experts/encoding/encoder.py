@@ -171,7 +171,7 @@ class BatchEncoder:
             return vectors
         # An empty prompt, because no name would mean the model's default one.
         prompt = (self.model.prompts[route] or "") if route else ""
-        self._check_room(prompt)
+        self.check_room(prompt)
         if self._parallel_cpu is not None:
             vectors = self._parallel_cpu.encode(texts, prompt, normalize, advance)
         else:
@@ -184,8 +184,12 @@ class BatchEncoder:
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
 
-    def _check_room(self, prompt: str) -> None:
-        """Refuse a prompt that fills the model's length: all texts would have one vector."""
+    def check_room(self, prompt: str) -> None:
+        """Refuse a prompt that fills the model's length: all texts would have one vector.
+
+        Raises:
+            UsageError: it does.
+        """
         longest, tokenizer = self.model.max_seq_length, getattr(self.model, "tokenizer", None)
         if not (prompt and longest and callable(tokenizer)) or len(prompt) < longest - 2:
             return

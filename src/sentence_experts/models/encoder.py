@@ -39,7 +39,7 @@ class ExpertEncoder(SentenceTransformer):
     def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
         """Load a model as `SentenceTransformer` does."""
         super().__init__(model_name_or_path, *args, **kwargs)
-        self.prompts = without_task_types(self.prompts)
+        self.prompts = without_task_types(self.prompts, self.default_prompt_name)
 
     def save(
         self,

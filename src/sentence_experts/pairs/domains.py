@@ -18,7 +18,8 @@ A rules file:
         subfields: ["Computer Vision*"]   # as topics and fields: the primary topic by OpenAlex
 
 Within a domain any match is enough. Patterns ignore case; `*` stands for any text. A cited work outside the
-corpus, of which only the title is known, gets the domain that cites it most, or none on a tie.
+corpus, of which only the title is known, gets the domain that cites it most; on a tie none, or with
+`several: each` all of them.
 
 `years` are the years of publication of the papers in the pairs, not of the papers that cite them: both
 versions of the paper query for papers published within them (Data compilation). A paper of unknown year is
@@ -245,8 +246,10 @@ def domains_of_works(
     votes = settings.unit in BEYOND_THE_CORPUS
     years: dict[str, tuple[int, int]] = {}
     counts = None
+    keep_ties = True  # a paper that several queries found is of each
     if settings.domains is not None:
         rules = DomainRules.of(settings.domains)
+        keep_ties = rules.several == "each"
         classified = papers if votes else f"(SELECT * FROM {papers} SEMI JOIN {texts} USING (paper_id))"
         inside, counts, values = _classify(engine, classified, rules)
         name = "`domains`" if isinstance(settings.domains, Mapping) else str(settings.domains)
@@ -264,7 +267,7 @@ def domains_of_works(
         return engine.compute(f"SELECT paper_id, '{ONE_DOMAIN}' AS domain FROM {texts}"), None
     query = f"SELECT paper_id, domain FROM {inside} AS m SEMI JOIN {texts} USING (paper_id)"
     if votes:
-        cited = domains_of_cited(texts, papers, citations, inside)
+        cited = domains_of_cited(texts, papers, citations, inside, keep_ties)
         query += f" UNION ALL {within_years(f'({cited})', texts, years)}"
     return engine.compute(query), counts
 

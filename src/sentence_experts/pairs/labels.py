@@ -39,6 +39,9 @@ SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
+_UNKNOWN = frozenset(
+    {"NA", "<NA>", "N/A", "n/a", "NaN", "nan", "NULL", "null"}
+)  # whole cells without a label
 _CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
 _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _WHOLE = re.compile(r"\.0*$")
@@ -215,6 +218,10 @@ def read_labels(
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
     values = _read_cells(cells, separator, named)
+    unknown = Counter(cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() in _UNKNOWN)
+    if unknown:
+        word, _ = unknown.most_common(1)[0]
+        logger.info(f"{named}: {unknown.total():,} cells say {word!r} or alike, which is no label")
     if tree is not None and column.branch is not None:
         values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
     single = [value for each in values for value in each if not isinstance(value, _Item)]
@@ -271,6 +278,8 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
         return []
     if isinstance(cell, str):
         text = normalize("NFC", cell.strip())
+        if text in _UNKNOWN:
+            return []
         if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
             for read in (json.loads, ast.literal_eval):
                 with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):

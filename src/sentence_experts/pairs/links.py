@@ -65,11 +65,13 @@ def select_numbered_members(works: str, domains: str) -> str:
             FROM {domains} JOIN {works} USING (paper_id)) AS members"""
 
 
-def domains_of_cited(works: str, papers: str, citations: str, memberships: str) -> str:
-    """Select `paper_id, domain` of works outside the corpus: the domain citing them most, none on a tie.
+def domains_of_cited(works: str, papers: str, citations: str, memberships: str, keep_ties: bool) -> str:
+    """Select `paper_id, domain` of works outside the corpus: the domain that cites them most.
 
-    Papers of the corpus have the domains of the rules, or none: `memberships(paper_id, domain)`.
+    On a tie it is each of these domains, or, unless `keep_ties`, none. Papers of the corpus have the domains
+    of the rules, or none: `memberships(paper_id, domain)`.
     """
+    tied = "" if keep_ties else "GROUP BY cited HAVING count(*) = 1"
     return f"""WITH outside AS (SELECT paper_id FROM {works} ANTI JOIN {papers} USING (paper_id)),
         cited AS (SELECT DISTINCT citing, cited FROM {citations} AS c SEMI JOIN outside
             ON c.cited = outside.paper_id),
@@ -77,8 +79,8 @@ def domains_of_cited(works: str, papers: str, citations: str, memberships: str) 
             FROM cited JOIN {memberships} AS m ON cited.citing = m.paper_id GROUP BY cited, domain),
         ranked AS (SELECT cited, domain, rank() OVER (PARTITION BY cited ORDER BY votes DESC) AS place
             FROM counted)
-        SELECT cited AS paper_id, min(domain) AS domain FROM ranked WHERE place = 1
-        GROUP BY cited HAVING count(*) = 1"""
+        SELECT cited AS paper_id, {"domain" if keep_ties else "min(domain) AS domain"} FROM ranked
+            WHERE place = 1 {tied}"""
 
 
 def within_years(memberships: str, works: str, years: Mapping[str, tuple[int, int]]) -> str:

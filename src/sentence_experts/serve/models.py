@@ -65,11 +65,14 @@ class ServedModel:
         self.runtime = runtime_of(model, model.device.type)
         self.text_encoder: MixedEncoder | RouteEncoder
         if self.runtime is not None:
-            self.text_encoder = MixedEncoder(self.runtime, self.max_length)
+            cuts_end = getattr(self.tokenizer, "truncation_side", "right") == "right"
+            self.text_encoder = MixedEncoder(self.runtime, self.max_length if cuts_end else None)
         else:  # with a tokenizer that the search, which cuts passages by the model's, does not change
             self.text_encoder = RouteEncoder(BatchEncoder(self.beside(), name=name))
         self.dimension = self.encoder.dimension
         self.known = self.encoder.known_routes
+        for prompt in self.known.prompts.values():
+            self.encoder.check_room(prompt)
 
     @cached_property
     def shorter(self) -> frozenset[int] | None:
@@ -99,7 +102,8 @@ class ServedModel:
             return requested
         if "=" in requested and known:
             return self._check_blend(requested, field)
-        same = [name for name in known if purpose_of(name) == purpose_of(requested)]
+        meant = purpose_of(requested)
+        same = [name for name in known if meant and purpose_of(name) == meant]
         if len(same) == 1:
             return same[0]
         if self.known.bare_queries and purpose_of(requested) == DOCUMENT:
@@ -138,7 +142,7 @@ class ServedModel:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
 
 
 def is_purpose(name: str) -> bool:

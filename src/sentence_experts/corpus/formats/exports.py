@@ -60,10 +60,10 @@ _TYPES = {
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
-_NOTICES = r"correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+"
+_NOTICES = r"(?:correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
 _OF_OTHERS = re.compile(
     rf"\b(?:(?:{_NOTICES}|cited|comment|reply|summary for patients|update)\s*(?:on|in|of|to|for|from)\b\s*:?"
-    rf"|(?:{_NOTICES})\s*:)(?:[ \t]*\n.*|.*)",
+    rf"|{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
     re.I,
 )
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")

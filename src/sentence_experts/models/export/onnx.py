@@ -18,7 +18,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.compat.sentence_transformers import transformer_of
+from sentence_experts.compat.sentence_transformers import module_configs, transformer_of
 from sentence_experts.compat.tokenizers import copy_backend
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
@@ -108,9 +108,13 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
         raise InputError("a graph needs a transformer whose tokenizer pads on the right")
     if encoder.truncate_dim is not None:
         raise UsageError("the model cuts its vectors (`truncate_dim`), which a graph does not")
+    prompts = graph_prompts(encoder)
+    if prompts and any(config.get("include_prompt") is False for _, config in module_configs(encoder)):
+        raise UsageError(
+            "the model's pooling leaves prompts out (include_prompt=False), which a graph does not"
+        )
     trains = encoder.training
     encoder = encoder.to("cpu").eval()
-    prompts = graph_prompts(encoder)
     leads = list(prompts.values()) or [""]
     program = _trace(encoder, _put_prompts(leads, TRACED))
     # Beside the graph, since a file of protobuf ends at 2 GB.

@@ -66,7 +66,8 @@ class KnownRoutes:
     ) -> KnownRoutes:
         """Collect routes from a model's prompts (empty ones are none), default prompt and config."""
         fields = config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
-        named = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
+        without_types = without_task_types(prompts or {}, default)
+        named = {name: prompt for name, prompt in without_types.items() if prompt}
         routes = {name: prompt for name, prompt in named.items() if name not in idle}
         return cls(
             model,

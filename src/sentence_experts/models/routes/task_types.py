@@ -42,8 +42,8 @@ def with_task_types(prompts: Mapping[str, str | None], default: str | None) -> d
     return extended
 
 
-def without_task_types(prompts: Mapping[str, str | None]) -> dict[str, str | None]:
+def without_task_types(prompts: Mapping[str, str | None], default: str | None) -> dict[str, str | None]:
     """Return a model's prompts without those that only repeat another one under the name of a task type."""
-    types = {_key(*kind) for kind in ROUTE_OF_TYPE}
+    types = {_key(*kind) for kind in ROUTE_OF_TYPE} - {default}
     others = {prompt for name, prompt in prompts.items() if name not in types}
     return {name: prompt for name, prompt in prompts.items() if name not in types or prompt not in others}

@@ -149,10 +149,10 @@ def _extend(
     extended = with_experts(encoder, plan, sources, prompts, default, device, fields, config.seed)
     for module in extended if plan.routes else ():
         if isinstance(module, Pooling) and not module.include_prompt:
-            if plan.instructions:
+            if plan.instructions or encoder.prompts.get(encoder.default_prompt_name or ""):
                 raise UsageError(
                     "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend "
-                    "on how the instruction is given; call base.set_pooling_include_prompt(True) first"
+                    "on how the prompt is given; call base.set_pooling_include_prompt(True) first"
                 )
             logger.info("the base's pooling left prompts out; it now includes them, for the domain token")
             module.include_prompt = True
