@@ -609,6 +609,8 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
         "Immune response to malaria. PMID: 999",
         "PMID: 999. Cited in: PMID: 5",
         "Times Cited: 12 PMID: 999",
+        "A bias correction was applied. PMID: 999",
+        "Retraction force was measured. PMID: 999",
         "Last update: 2020. PMID: 999",
         "Comment: a good paper. PMID: 999",
     ],

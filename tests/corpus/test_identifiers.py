@@ -157,6 +157,10 @@ def test_doi_in_text_needs_a_prefix() -> None:
         ),
         ("https://academic.oup.com/bib/article-pdf/doi/10.1093/bib/bbaa1/334/bbaa1.pdf", "10.1093/bib/bbaa1"),
         ("https://academic.oup.com/nar/article-lookup/doi/10.1093/nar/123", "10.1093/nar/123"),
+        (
+            "https://academic.oup.com/cid/advance-article/doi/10.1093/cid/ciaa344/5811871",
+            "10.1093/cid/ciaa344",
+        ),
         ("https://iopscience.iop.org/article/10.1088/0004-637X/700/2/1097", "10.1088/0004-637x/700/2/1097"),
         (
             "https://bmjopen.bmj.com/lookup/doi/10.1136/bmjopen-2019-000001/-/DC1",

@@ -166,6 +166,33 @@ def test_papers_are_counted_per_domain_in_several_and_in_none() -> None:
     assert (counts["in_several"], counts["in_none"]) == (0, 4)
 
 
+@pytest.mark.parametrize(("several", "a", "z"), [("first", "n", ""), ("drop", "", ""), ("each", "gn", "gn")])
+def test_works_outside_the_corpus_that_two_domains_cite_as_often(several: str, a: str, z: str) -> None:
+    papers = [
+        {"paper_id": "both", "title": "Both", "subjects": ["Neuroscience", "Genomics"]},
+        {"paper_id": "one", "title": "One", "subjects": ["Genomics"]},
+        {"paper_id": "other", "title": "Other", "subjects": ["Neuroscience"]},
+    ]
+    citing = [
+        {"citing": paper, "cited": f"10.1234/{work}", "cited_title": f"The work {work}"}
+        for paper, works in (("both", "a"), ("one", "dz"), ("other", "gz"))
+        for work in works
+    ]
+    corpus = tables_corpus(papers, citing)
+    rules = {"n": {"subjects": ["Neuroscience"]}, "g": {"subjects": ["Genomics"]}}
+    config = PairsConfig.of(SETTINGS, unit="title", domains={"domains": rules, "several": several})
+    with open_engine(config, beside=corpus.path) as engine:
+        papers_read, citations = engine.read(corpus.papers), engine.read(corpus.citations)
+        texts = engine.compute(select_folded_texts("title", papers_read, citations))
+        table, _ = domains_of_works(engine, config, texts, papers_read, citations, None)
+        rows = engine.rows(f"SELECT paper_id, domain FROM {table} ORDER BY paper_id, domain").to_pylist()
+    found = {
+        work: "".join(row["domain"] for row in rows if row["paper_id"].endswith(f"/{work}"))
+        for work in "adgz"
+    }
+    assert found == {"a": a, "d": "g", "g": "n", "z": z}
+
+
 def test_rules_without_a_match_are_named_with_what_is_close(capsys: pytest.CaptureFixture[str]) -> None:
     rules = {
         "n": {"subjects": ["Neuroscience", "Neurosience"], "mesh": ["brian", "Brain"], "title": ["zebra"]},

@@ -124,6 +124,19 @@ def test_validation_groups_are_held_out_whole() -> None:
     assert not texts["train"] & texts["validation"]
 
 
+def test_a_large_group_of_pairs_is_for_training() -> None:
+    chain = [{"anchor": f"text {n}", "positive": f"text {n + 1}"} for n in range(60)]
+    alone = [{"anchor": f"rice {n}", "positive": f"wheat {n}"} for n in range(60)]
+    (part,) = open_data(chain + alone)
+    assert isinstance(part, LinkedPairs)
+    held_out = part.pairs.split("validation")["anchor"].to_pylist()
+    assert len(held_out) == 12
+    assert all(text.startswith("rice") for text in held_out)
+    (part,) = open_data(chain)
+    assert isinstance(part, LinkedPairs)
+    assert part.pairs.split("train").num_rows == 60
+
+
 def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) -> None:
     with pytest.raises(InputError, match="lacks the column positive"):
         open_data(frame().drop(columns="positive"))

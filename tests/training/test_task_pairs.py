@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, NoRoutes, make_tasks_folder
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainedRoute, open_data
@@ -62,12 +65,28 @@ def test_each_side_is_behind_its_instruction(tasks: Tasks) -> None:
 def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
     made = training(tasks)
     labels = np.column_stack([made.places[:, :2], made.numbers])
-    assert (labels[:, 2] == labels[:, 3]).all()
-    # Eight labels in each dataset with labels, and a separate group for each retrieval pair.
-    counts = [len(np.unique(labels[labels[:, 1] == dataset, 2])) for dataset in np.unique(labels[:, 1])]
-    assert counts == [SIZES["train"]] * 2 + [8] * 3
-    # The same label of two datasets is not the same group.
-    assert len(np.unique(labels[:, 2])) == sum(counts)
+    pairs, known = torch.from_numpy(labels[:, 2:]), made.known
+    assert known(pairs[:, 0], pairs[:, 1]).all()
+    # Eight labels in each dataset with labels, and a number for each text of a retrieval pair.
+    counts = [len(np.unique(labels[labels[:, 1] == dataset, 2:])) for dataset in np.unique(labels[:, 1])]
+    assert counts == [2 * SIZES["train"]] * 2 + [8] * 3
+    # The same label, or text, of two datasets is not the same number.
+    assert len(np.unique(labels[:, 2:])) == sum(counts)
+    texts = dict(zip(made.columns[0].to_pylist(), labels[:, 2].tolist(), strict=True))
+    assert len(texts) == len(labels)
+
+
+def test_only_pairs_are_known_positives_where_texts_are_in_several() -> None:
+    chain = [(f"question {n}", f"answer {n + side}") for n in range(9) for side in (0, 1)]
+    frame = pd.DataFrame([*chain, ("a question", "an answer")], columns=["anchor", "positive"])
+    frame["split"] = ["train"] * len(chain) + ["validation"]
+    tasks = compile_tasks({"search": {"kind": "retrieval", "datasets": {"chain": frame}}})
+    made = training(tasks, instructions=False)
+    asked, found = (made.columns[side].to_pylist() for side in (0, 1))
+    assert {*zip(asked, found, strict=True)} == {*chain}
+    numbers = torch.from_numpy(made.numbers)
+    masked = made.known(numbers[:, 0, None], numbers[None, :, 1])
+    assert masked.tolist() == [[(one, other) in chain for other in found] for one in asked]
 
 
 def test_mined_negative_has_the_group_of_its_text(tmp_path: Path) -> None:

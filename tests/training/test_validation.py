@@ -67,6 +67,17 @@ def test_an_anchor_looks_for_its_group_and_not_for_itself() -> None:
     ]
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_an_anchor_without_a_label_looks_for_what_it_is_paired_with(symmetric: bool) -> None:
+    rows = [("a", "b", ""), ("b", "c", ""), ("c", "d", ""), ("d", "a", "")]
+    search = SearchSet(table(rows).drop_columns(["group"]), ("", ""), symmetric)
+    assert (search.anchors, search.candidates) == (["a", "b", "c", "d"], ["b", "c", "d", "a"])
+    pairs = {(one, other) for one, other, _ in rows}
+    pairs |= {(other, one) for one, other in pairs} if symmetric else set()
+    expected = [[(one, other) in pairs for other in search.candidates] for one in search.anchors]
+    assert (search.relevant.toarray() > 0).tolist() == expected
+
+
 def test_the_figure_is_the_mean_over_anchors_with_something_to_find() -> None:
     rows = [("a", "b", "x"), ("c", "d", "y"), ("e", "e", "z")]
     search = SearchSet(table(rows), ("", ""))

@@ -119,9 +119,8 @@ class LinkedPairs:
         )
 
     def validation_pairs(self, route: TrainedRoute) -> list[pa.Table]:
-        """Return the validation pairs of a domain; a group shares texts, directly or through other pairs."""
-        table = self.split("validation", [route])
-        return [table.append_column("group", pa.array(_groups_of(table)).cast(pa.string()))]
+        """Return the validation pairs of a domain."""
+        return [self.split("validation", [route])]
 
     def fingerprint(self) -> str:
         """Return a hash that changes when the data does."""
@@ -138,7 +137,7 @@ class LinkedPairs:
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Tasks, each with its kind of pairs (`compile_tasks`); texts of one group are positives."""
+    """Tasks (`compile_tasks`); texts of a pair, or of one label, are positives."""
 
     tasks: Tasks
     labels = None
@@ -163,11 +162,32 @@ class TaskPairs:
 
     @property
     def links(self) -> pa.Table:
-        """No links beside the groups."""
-        return LINKS_SCHEMA.empty_table()
+        """Keys of the anchors and positives of all train splits."""
+        ends = [LINKS_SCHEMA.empty_table()]
+        for route in self.routes:
+            for source in route.sources:
+                part = self.tasks.pairs(route.name, source, "train")
+                ends.append(pa.table(self._keys(route.name, source, part), schema=LINKS_SCHEMA))
+        return pa.concat_tables(ends)
+
+    def _keys(self, task: str, source: str, part: pa.Table) -> list[pa.Array]:
+        """Return the keys of anchors and of positives: labels, or texts but for case and punctuation."""
+        names = [pa.array([name] * part.num_rows, pa.string()) for name in (task, source)]
+        keys = []
+        for side in ("anchor", "positive"):
+            if self._has_labels(task):
+                own = part["group"].combine_chunks()
+            else:
+                folded, text = (each.combine_chunks() for each in (fold_texts(part[side]), part[side]))
+                own = pc.if_else(pc.equal(folded, ""), text, folded)
+            keys.append(pc.binary_join_element_wise(*names, own, "\0"))
+        return keys
+
+    def _has_labels(self, task: str) -> bool:
+        return self.tasks.task_file.tasks[task].of.labelled
 
     def training_pairs(self, routes: Sequence[TrainedRoute]) -> pa.Table:
-        """Return the pairs of the train splits; a key is a group of a dataset.
+        """Return the pairs of the train splits; a key is a label or a text of a dataset.
 
         Raises:
             InputError: a task has none.
@@ -179,14 +199,14 @@ class TaskPairs:
                 raise InputError(f"{self.tasks.name}: task {route.name} has no training pairs")
             for source, part in parts.items():
                 names = [pa.array([name] * part.num_rows, pa.string()) for name in (route.name, source)]
-                keys = pc.binary_join_element_wise(*names, part["group"].combine_chunks(), "\0")
-                keys = pa.chunked_array([keys])
-                tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], keys, keys))
+                keys = [pa.chunked_array([each]) for each in self._keys(route.name, source, part)]
+                tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], *keys))
         return pa.concat_tables(tables)
 
     def validation_pairs(self, route: TrainedRoute) -> list[pa.Table]:
-        """Return the validation pairs of a task, a table per dataset."""
-        return [self.tasks.pairs(route.name, source, "validation") for source in route.sources]
+        """Return the validation pairs of a task, a table per dataset, with a column `group` of labels."""
+        tables = [self.tasks.pairs(route.name, source, "validation") for source in route.sources]
+        return tables if self._has_labels(route.name) else [each.drop_columns(["group"]) for each in tables]
 
     def fingerprint(self) -> str:
         """Return a hash that changes when the data does."""
@@ -211,7 +231,8 @@ def open_data(data: Any) -> list[TrainingPart]:
 
     Args:
         data: tasks or their folder, pairs of any form (`Pairs.of`), or a list of several of them. If a table
-            of pairs has no validation split, a tenth of its groups of pairs is held out.
+            of pairs has no validation split, a tenth of its pairs is held out, in groups that share no texts
+            with others.
 
     Raises:
         InputError: there is no such folder, or a table lacks a column.
@@ -243,11 +264,15 @@ def _open_part(data: Any) -> TrainingPart:
 
 
 def _hold_out(pairs: pa.Table) -> Pairs:
-    """Make a train and a validation split of whole groups."""
+    """Make a train and a validation split of whole groups; those that are too large are for training."""
     groups = _groups_of(pairs)
-    distinct_groups = np.unique(groups)
-    count = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(distinct_groups))))
-    chosen = np.random.default_rng(0).permutation(distinct_groups)[:count]
+    distinct, sizes = np.unique(groups, return_counts=True)
+    room = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(groups))))
+    chosen = []
+    for place in np.random.default_rng(0).permutation(len(distinct)).tolist():
+        if sizes[place] <= room:
+            chosen.append(distinct[place])
+            room -= sizes[place]
     held_out = pa.array(np.isin(groups, chosen))
     return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))
 

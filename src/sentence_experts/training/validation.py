@@ -1,9 +1,9 @@
 """The validation that chooses the best step: the mean over the routes of each route's own figure.
 
 A domain's figure is ROC-AUC (or F1max) on its labelled pairs. A task's is nDCG@10, one figure for all kinds
-of tasks because it needs nothing but pairs: an anchor's relevant texts are those of its group (its label, its
-document) among the validation split's positives. The tests of each kind of task (accuracy, V-measure) are for
-the end, on the test split.
+of tasks because it needs nothing but pairs: an anchor's relevant texts are those that it is paired with, or
+of its label, among the validation split's positives. The tests of each kind of task (accuracy, V-measure) are
+for the end, on the test split.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class SearchValidation:
     """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}/ndcg_at_10`.
 
     Args:
-        tables: route -> a table of pairs per dataset, with columns anchor, positive and group.
+        tables: route -> a table of pairs per dataset; see `SearchSet`.
 
     Raises:
         InputError: a route has nothing to find.
@@ -221,7 +221,9 @@ class SearchValidation:
     def __init__(self, tables: Mapping[TrainedRoute, Sequence[pa.Table]]) -> None:
         self.searches = {}
         for route, own in tables.items():
-            self.searches[route.name] = [SearchSet(table, route.prompts) for table in own if table.num_rows]
+            self.searches[route.name] = [
+                SearchSet(table, route.prompts, route.symmetric) for table in own if table.num_rows
+            ]
             if not any(search.has_findable for search in self.searches[route.name]):
                 raise InputError(
                     f"the validation split of {route.kind} {route.name} has no linked pair to choose "
@@ -244,26 +246,37 @@ class SearchSet:
     """Anchors, the texts they search among, and which of those they should find.
 
     Args:
-        table: pairs, columns anchor, positive and group.
+        table: pairs, columns anchor, positive and, where texts of a label are alike, group.
         prompts: prompts of anchors, and of the others.
+        symmetric: whether anchor and positive may change places.
 
     Attributes:
         anchors: the distinct anchor texts, behind their prompt.
         candidates: the distinct positive texts, behind theirs.
-        relevant: relevance, above 0 where the two share a group, (anchors, candidates).
+        relevant: relevance, above 0 where the two are a pair or share a group, (anchors, candidates).
         same: the candidate that is the same text, which does not count as found, or `NONE`, (anchors,).
     """
 
-    def __init__(self, table: pa.Table, prompts: tuple[str, str]) -> None:
+    def __init__(self, table: pa.Table, prompts: tuple[str, str], symmetric: bool = False) -> None:
         anchors, anchor_of = find_distinct(table["anchor"])
         candidates, candidate_of = find_distinct(table["positive"])
-        group_of, ones = find_distinct(table["group"])[1], np.ones(table.num_rows, dtype=np.int32)
-        groups = int(group_of.max(initial=-1)) + 1
-        member = csr_array((ones, (anchor_of, group_of)), (len(anchors), groups))
-        holder = csr_array((ones, (candidate_of, group_of)), (len(candidates), groups))
-        self.relevant = member @ holder.T
         places = {text: number for number, text in enumerate(candidates)}
         self.same = np.array([places.get(text, NONE) for text in anchors])
+        if "group" in table.column_names:
+            group_of, ones = find_distinct(table["group"])[1], np.ones(table.num_rows, dtype=np.int32)
+            groups = int(group_of.max(initial=-1)) + 1
+            member = csr_array((ones, (anchor_of, group_of)), (len(anchors), groups))
+            holder = csr_array((ones, (candidate_of, group_of)), (len(candidates), groups))
+            self.relevant = member @ holder.T
+        else:
+            ends = np.stack([anchor_of, candidate_of])
+            if symmetric:
+                asked = {place: number for number, place in enumerate(self.same.tolist()) if place != NONE}
+                back = [asked.get(place, NONE) for place in candidate_of.tolist()], self.same[anchor_of]
+                turned = np.array(back, dtype=np.int64).reshape(2, -1)
+                ends = np.concatenate([ends, turned[:, (turned != NONE).all(axis=0)]], axis=1)
+            ones = np.ones(ends.shape[1], dtype=np.int32)
+            self.relevant = csr_array((ones, tuple(ends)), (len(anchors), len(candidates)))
         self.anchors = [prompts[0] + text for text in anchors]
         self.candidates = [prompts[1] + text for text in candidates]
 

@@ -45,12 +45,14 @@ def test_prompts_of_task_types_are_routes():
     assert found["STS"] == found["Classification"] == "classification: "
     assert found["Retrieval-query"] == "search query: "
     assert "Retrieval-document" not in found
-    assert without_task_types(found) == PREFIXES
+    assert without_task_types(found, None) == PREFIXES
     by_domain = {"copd": "[COPD]", "cvd": "[CVD]"}
     assert with_task_types(by_domain, default=None) == by_domain
     assert with_task_types(by_domain, default="cvd")["Retrieval-document"] == "[CVD]"
     own = {"STS": "judge: "}  # a model of somebody else
-    assert without_task_types(own) == own
+    assert without_task_types(own, None) == own
+    route = {"STS": "[STS]", "z": "[Z]", "query": "[STS]", "document": "[STS]"}
+    assert without_task_types(with_task_types(route, default="STS"), "STS") == route
 
 
 def test_models_in_memory_have_their_own_prompts_only(tmp_path, minilm):

@@ -199,6 +199,11 @@ def test_what_has_no_graph_is_refused(small: SentenceTransformer, folder: Path, 
         write_graph(learned, tmp_path)
     with pytest.raises(UsageError, match="`format=onnx` needs `out`"):
         se.export(small, format="onnx")
+    without_prompts = copy.deepcopy(small)
+    without_prompts.set_pooling_include_prompt(False)
+    without_prompts.prompts = {"query": "question: "}
+    with pytest.raises(UsageError, match="leaves prompts out"):
+        write_graph(without_prompts, tmp_path)
 
 
 def changed(folder: Path, to: Path, **fields: object) -> Path:
