@@ -37,6 +37,7 @@ Table = Any
 Row = dict[str, Any]
 
 TEXT: Final = "text"  # the only column of plain text
+NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL")  # as pandas and R write empty cells
 _FORMATS: Final = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json",
     ".json": "json", ".txt": "lines",

@@ -61,6 +61,17 @@ def test_a_column_split_is_kept(tmp_path: Path, names: tuple[str, ...], as_file:
         assert tasks.texts("mood", "moods", split)["text"].to_pylist() == own
 
 
+def test_cells_that_say_that_nothing_is_known_are_no_labels_or_groups() -> None:
+    frame = pd.DataFrame(moods(60)).assign(thread="NA")
+    frame.loc[:9, "label"] = ["NA", "nan", "<NA>", "null", "NULL"] * 2
+    source = {"table": frame, "group": "thread"}
+    tasks = compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
+    labels = [tasks.texts("mood", "moods", split)["label"].to_pylist() for split in SPLITS]
+    assert sum(map(len, labels)) == 50
+    assert not {"NA", "nan", "<NA>", "null", "NULL"} & {*sum(labels, [])}
+    assert all(labels), "rows without a group are apart"
+
+
 def test_a_file_with_nothing_but_train_is_divided(tmp_path: Path) -> None:
     frame = pd.DataFrame(moods(60))
     found = []

@@ -208,7 +208,7 @@ def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
     assert sum(map(len, of_sets)) == len(set.union(*of_sets)) == 50
 
 
-@pytest.mark.parametrize("missing", ["", None])
+@pytest.mark.parametrize("missing", ["", None, "NA"])
 def test_a_text_without_a_group_is_one_by_itself(missing: Any) -> None:
     rows = [row | {"source": f"s{n}" if n < 20 else missing} for n, row in enumerate(make_rows(100))]
     groups = LabelledTexts.read(rows, FitConfig(by=["topic"], group="source")).groups

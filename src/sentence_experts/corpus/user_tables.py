@@ -33,6 +33,7 @@ from sentence_experts.corpus.record_files import RECORD_SUFFIXES, format_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
 from sentence_experts.tables import (
+    NO_VALUES,
     BadRowError,
     Row,
     Table,
@@ -59,7 +60,6 @@ _COLUMNS = {
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
-_NO_VALUES = ("NaN", "nan", "NA", "null", "NULL")  # as pandas and R write empty cells of CSV
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
 
@@ -146,7 +146,7 @@ class UserTable:
                     if isinstance(row, BadRowError):
                         raise row
                     named = {
-                        self.names.get(key, key.strip().lower()): None if value in _NO_VALUES else value
+                        self.names.get(key, key.strip().lower()): None if value in NO_VALUES else value
                         for key, value in row.items()
                     }
                     if self.kind == "papers":

@@ -27,7 +27,7 @@ from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.domains import descriptor_of
-from sentence_experts.tables import as_text
+from sentence_experts.tables import NO_VALUES, as_text
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +39,6 @@ SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
-_UNKNOWN = frozenset(
-    {"NA", "<NA>", "N/A", "n/a", "NaN", "nan", "NULL", "null"}
-)  # whole cells without a label
 _CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
 _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _WHOLE = re.compile(r"\.0*$")
@@ -218,7 +215,7 @@ def read_labels(
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
     values = _read_cells(cells, separator, named)
-    unknown = Counter(cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() in _UNKNOWN)
+    unknown = Counter(cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() in NO_VALUES)
     if unknown:
         word, _ = unknown.most_common(1)[0]
         logger.info(f"{named}: {unknown.total():,} cells say {word!r} or alike, which is no label")
@@ -278,7 +275,7 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
         return []
     if isinstance(cell, str):
         text = normalize("NFC", cell.strip())
-        if text in _UNKNOWN:
+        if text in NO_VALUES:
             return []
         if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
             for read in (json.loads, ast.literal_eval):

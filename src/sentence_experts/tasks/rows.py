@@ -19,6 +19,7 @@ from sentence_experts.pairs.pair_tables import read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tables import (
+    NO_VALUES,
     BadRowError,
     as_text,
     check_columns,
@@ -271,6 +272,8 @@ def _make_row(record: Record, source: Source, kind: Kind) -> Row:
     score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
     own = source.group
     group = thread(_check_text(values.get(own), own)) if own else values.get(PAPER_ID)
+    if own and values.get(own) in NO_VALUES:
+        group = None
     return Row(anchor, positive, texts.get("negative") or None, label, score, group or None, split)
 
 
@@ -290,7 +293,7 @@ def _label(value: Any, column: str) -> str:
     if len(values) > 1:
         raise UnusableError(column, "several labels")
     label = _check_text(values[0] if values else None, column)
-    if not label:
+    if not label or label in NO_VALUES:
         raise UnusableError(column, "no label")
     return _WHOLE.sub(r"\1", label)
 

@@ -19,6 +19,7 @@ from sentence_experts.evaluation.near_duplicates import near_duplicates, signatu
 from sentence_experts.names import check_route_names
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
 from sentence_experts.tables import (
+    NO_VALUES,
     BadRowError,
     Table,
     as_text,
@@ -89,7 +90,10 @@ class LabelledTexts:
             named = [as_text(given[row]) for row in kept]
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
-        keys = [("group", name) if name else ("row", row) for name, row in zip(named, kept, strict=True)]
+        keys = [
+            ("group", name) if name and name not in NO_VALUES else ("row", row)
+            for name, row in zip(named, kept, strict=True)
+        ]
         known: dict[Any, int] = {}
         groups = np.array([known.setdefault(key, len(known)) for key in keys])
         first = _drop_near_duplicates([texts[row] for row in kept])
