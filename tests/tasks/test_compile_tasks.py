@@ -52,16 +52,14 @@ def test_no_text_in_two_sets(folder: Tasks) -> None:
     assert not (train | validation) & test
 
 
-def test_pairs_that_share_a_text_are_of_one_group_and_one_set(folder: Tasks) -> None:
-    tables = [folder.pairs("retrieval", "plants", split) for split in SPLITS]
-    rows = [(row["positive"], row["group"], split) for split, t in zip(SPLITS, tables, strict=True)
-            for row in t.to_pylist()]  # fmt: skip
+def test_pairs_that_share_a_text_are_of_one_set(folder: Tasks) -> None:
+    tables = {split: folder.pairs("retrieval", "plants", split) for split in SPLITS}
+    rows = [(row["positive"], split) for split, table in tables.items() for row in table.to_pylist()]
     assert len(rows) == 80
-    of_passage: dict[str, set[tuple[str, str]]] = {}
-    for positive, group, split in rows:
-        of_passage.setdefault(positive, set()).add((group, split))
+    of_passage: dict[str, set[str]] = {}
+    for positive, split in rows:
+        of_passage.setdefault(positive, set()).add(split)
     assert all(len(places) == 1 for places in of_passage.values())
-    assert len({group for _, group, _ in rows}) == len(of_passage)
 
 
 def test_given_splits_are_kept_and_validation_is_taken_from_training(folder: Tasks) -> None:

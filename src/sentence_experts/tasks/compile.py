@@ -16,7 +16,7 @@ from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TEXTS, TEXTS_SCHEMA, Tasks
-from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, text_key
+from sentence_experts.tasks.rows import Row, UnusableError, read, text_id
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,
@@ -24,7 +24,6 @@ from sentence_experts.tasks.split import (
     VALIDATION,
     assign,
     keys_of,
-    number_linked,
     same_label_pairs,
     sample,
     without,
@@ -256,12 +255,7 @@ def _make_tables(
 
 
 def _make_pairs_table(rows: list[Row]) -> pa.Table:
-    """Return the pairs; the group is the label, or for pairs that share a text their smallest positive."""
-    together = number_linked([[text_key(text) for text in row.texts()] for row in rows])
-    groups: dict[int, str] = {}
-    for row, component in zip(rows, together, strict=True):
-        positive = text_id(str(row.positive))
-        groups[component] = min(positive, groups.get(component, positive))
+    """Return the pairs of a split, as `PAIRS_SCHEMA` has them."""
     return pa.Table.from_pylist(
         [
             {
@@ -269,11 +263,11 @@ def _make_pairs_table(rows: list[Row]) -> pa.Table:
                 "positive_id": text_id(str(row.positive)),
                 "anchor": row.anchor,
                 "positive": row.positive,
-                "group": groups[component] if row.label is None else row.label,
+                "group": row.label,
                 "negative": row.negative,
                 "score": row.score,
             }
-            for row, component in zip(rows, together, strict=True)
+            for row in rows
         ],
         PAIRS_SCHEMA,
     )

@@ -31,12 +31,12 @@ def _read_texts(*names: str) -> list[pa.Field]:
 
 TEXTS_SCHEMA = pa.schema(_read_texts("id", "text", "label", "split"))
 PAIRS_SCHEMA = pa.schema([
-    *_read_texts("anchor_id", "positive_id", "anchor", "positive", "group"),
+    *_read_texts("anchor_id", "positive_id", "anchor", "positive"),
+    pa.field("group", pa.string()),
     pa.field("negative", pa.string()),
     pa.field("score", pa.float64()),
 ])  # fmt: skip
-"""Texts of one group are positives of each other: of one label, or pairs that share a text. Equal texts have
-equal ids."""
+"""`group` is the label that the two texts share, of tasks with labels. Equal texts have equal ids."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
