@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.small_tasks import MOODS, moods, questions
+from helpers.small_tasks import moods, questions
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import Tasks
