@@ -154,6 +154,23 @@ def test_all_parts_cost_one_reading(olmoe, texts, tmp_path, monkeypatch):
         again.with_prompt("style").encode(texts)
 
 
+@pytest.mark.parametrize("change", ["max_seq_length", "dtype"])
+def test_cached_states_are_those_of_the_settings_as_they_are_now(olmoe, texts, tmp_path, change):
+    settings = {"device": "cpu", "prompt": "none", "parts": "hs"}
+    embedder, plain = (MoeEmbedder(str(olmoe), cache=cache, **settings) for cache in (tmp_path, None))
+    before, new = embedder.encode(texts[:2]), texts[2:]
+    expected = plain.encode(texts)
+    for each in (embedder, plain):
+        if change == "dtype":
+            each.bfloat16()
+        else:
+            each.max_seq_length = 2
+    np.testing.assert_allclose(embedder.encode(texts), plain.encode(texts), atol=2e-3)  # kept as float16
+    assert np.abs(embedder.encode(texts[:2]) - before).max() > 2e-3
+    fresh = MoeEmbedder(str(olmoe), cache=tmp_path, **settings)
+    np.testing.assert_allclose(fresh.encode(new), expected[2:], atol=2e-3)
+
+
 @pytest.mark.parametrize("planted", [0.0, 0.5, 3.0])
 def test_the_planted_alpha_is_chosen(embedder, planted):
     words = [word for word in WORDS if word.isalpha()]

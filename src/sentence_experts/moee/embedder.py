@@ -77,6 +77,7 @@ class MoeEmbedder(SentenceTransformer):
     """
 
     takes_empty = False
+    _opened: tuple[tuple[str, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
 
     def __init__(
         self,
@@ -155,13 +156,16 @@ class MoeEmbedder(SentenceTransformer):
         standard: str | None = self.settings["standard"]
         return standard
 
-    @cached_property
+    @property
     def store(self) -> TextCache | None:
-        """The cached states, if `cache` was given."""
-        if self.settings["cache"] is None:
+        """The cached states, if `cache` was given: those of the settings and the precision as they are now."""
+        cache = self.settings["cache"]
+        if cache is None:
             return None
         settings = {"model": self.base_fingerprint, **self._reading()}
-        return TextCache(Path(self.settings["cache"]), "states", settings, CACHE_DTYPE)
+        if self._opened is None or self._opened[0] != (cache, settings):
+            self._opened = (cache, settings), TextCache(Path(cache), "states", settings, CACHE_DTYPE)
+        return self._opened[1]
 
     @cached_property
     def base_fingerprint(self) -> str:
@@ -192,8 +196,8 @@ class MoeEmbedder(SentenceTransformer):
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
         other = share_weights(self)
-        for name in {"store", "base_fingerprint"} & self.__dict__.keys():  # the same for all parts
-            setattr(other, name, getattr(self, name))
+        if "base_fingerprint" in self.__dict__:  # the same for all parts
+            other.base_fingerprint = self.base_fingerprint
         other._set_parts(parts, alpha)
         return other
 
@@ -214,7 +218,6 @@ class MoeEmbedder(SentenceTransformer):
         """Cache states in this folder from now on, unless they are cached already."""
         if self.settings["cache"] is None:
             self.settings = {**self.settings, "cache": str(cache)}
-            self.__dict__.pop("store", None)
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:
         """Return hidden states and routing weights of texts, in their order, float32.
@@ -230,10 +233,8 @@ class MoeEmbedder(SentenceTransformer):
         distinct = list(dict.fromkeys(texts))
         read = partial(read_states, self.reader)
         with progress(what, len(distinct)) as advance:
-            if self.store is not None:
-                return States(
-                    **self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
-                )
+            if (store := self.store) is not None:
+                return States(**store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART))
             parts = []
             for start in range(0, len(distinct), TEXTS_PER_PART):
                 parts.append(read(distinct[start : start + TEXTS_PER_PART]))
