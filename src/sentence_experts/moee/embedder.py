@@ -158,7 +158,7 @@ class MoeEmbedder(SentenceTransformer):
 
     @property
     def store(self) -> TextCache | None:
-        """The cached states, if `cache` was given: those of the settings and the precision as they are now."""
+        """The cached states, if `cache` was given: those of the settings and precision as they are now."""
         cache = self.settings["cache"]
         if cache is None:
             return None
@@ -210,14 +210,15 @@ class MoeEmbedder(SentenceTransformer):
         other.settings = {**self.settings, "prompt": prompt}
         return other
 
+    def with_cache(self, cache: Path) -> MoeEmbedder:
+        """Return the same model, whose states are cached in this folder unless they have a cache already."""
+        other = self.with_parts(self.parts)
+        other.settings = {**self.settings, "cache": self.settings["cache"] or str(cache)}
+        return other
+
     def _set_parts(self, parts: str, alpha: float) -> None:
         self.parts, self.alpha = parts, alpha
         self.similarity_fn_name = "dot" if parts == SUM else "cosine"
-
-    def cache_states(self, cache: Path) -> None:
-        """Cache states in this folder from now on, unless they are cached already."""
-        if self.settings["cache"] is None:
-            self.settings = {**self.settings, "cache": str(cache)}
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:
         """Return hidden states and routing weights of texts, in their order, float32.

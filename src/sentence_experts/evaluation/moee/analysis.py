@@ -124,13 +124,12 @@ def analyse(
         return made | ({"first dataset": data[0].name} if len(data) > 1 else {})
 
     def measure(place: Path | None) -> Analysis:
-        if place is not None:
-            embedder.cache_states(place / "states")
+        cached = embedder if place is None else embedder.with_cache(place / "states")
         made = {"seed": chosen.seed, "replicates": chosen.bootstrap, **embedder.reader.settings()}
         made.pop("prompt", None)  # `prompts` are compared
         made |= {name: embedder.settings[name] for name in ("standard", "standard_batch")}
         made |= {"model": Path(embedder.reader.name).name, "fitted": embedder.fitted is not None}
-        return Analysis(analyse_states(embedder, data, chosen), made)
+        return Analysis(analyse_states(cached, data, chosen), made)
 
     return measure_once(Analysis, "analysis", out, overwrite, made_from, measure, caches=["states"])
 
