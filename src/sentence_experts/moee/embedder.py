@@ -21,7 +21,7 @@ from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
+from sentence_experts.moee import DEFAULT, FILE, FITTED, FORMAT, PROMPTS, STANDARD, is_embedder
 from sentence_experts.moee.moee_config import FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.transformer import MoeTransformer, read_states
@@ -139,6 +139,8 @@ class MoeEmbedder(SentenceTransformer):
         settings |= {
             "max_length": self.reader.longest,
             FITTED: self.fitted is not None and self.base_fingerprint,
+            PROMPTS: dict(self.prompts),
+            DEFAULT: self.default_prompt_name,
         }
         with place.replacing() as folder:
             if self.fitted is not None:
@@ -184,7 +186,9 @@ class MoeEmbedder(SentenceTransformer):
             scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
         detail = self.alpha if self.parts == SUM else None
         made = f"{self._reading()} {self.parts} {detail} {scores}"
-        prompts = (f"{name}={text}" for name, text in self.prompts.items() if text)
+        prompts = [f"{name}={text}" for name, text in self.prompts.items() if text]
+        if self.default_prompt_name is not None and self.prompts.get(self.default_prompt_name):
+            prompts.append(f"by default {self.default_prompt_name}")
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None), *prompts)
 
     def _reading(self) -> dict[str, Any]:
