@@ -192,6 +192,26 @@ def test_one_prompt_has_no_spread():
     assert "nothing to compare" in html(report_of(Analysis(found, SETTINGS)))
 
 
+@pytest.mark.parametrize(("equal_cosines", "prompts"), [(False, ["plain"]), (True, ["plain", "noise"])])
+def test_what_is_not_defined_is_null_in_the_file(
+    tmp_path: Path, equal_cosines: bool, prompts: list[str]
+) -> None:
+    states = States(np.ones((2 * PAIRS, 2), np.float32), np.ones((2 * PAIRS, 2), np.float32))
+    embedder = PlantedEmbedder((lambda prompt, texts: states) if equal_cosines else read)
+    figures = analyse_states(embedder, DATASETS[:1], prompts=prompts, clusters=2, bootstrap=0)
+    before = Analysis(figures, SETTINGS)
+    before.save(tmp_path)
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    content = json.loads((tmp_path / "analysis.json").read_text(), parse_constant=refuse)
+    assert content["correlations"][0]["low"] is None
+    read_again = Analysis._read(tmp_path)
+    np.testing.assert_equal(read_again.figures, figures)
+    assert html(report_of(read_again)) == html(report_of(before))
+
+
 @pytest.mark.parametrize(
     ("datasets", "prompts", "message"),
     [([], ["a"], "at least one dataset"),
