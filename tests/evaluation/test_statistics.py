@@ -167,6 +167,15 @@ def test_linked_pairs_alone_without_a_miss_leave_room_for_misses():
     assert estimate(*run.minus(run)).interval().high > 0.05
 
 
+@pytest.mark.parametrize("count", [3, 20, 200])
+def test_linked_pairs_alone_that_are_all_missed_leave_room_for_finds(count: int):
+    linked = with_own_papers(ScoredPairs(np.linspace(0.1, 0.4, count), np.ones(count, int), [], []))
+    found = estimate(runs_of({"d": linked}, 50)[1]["f1_max"])
+    share = 1 - 0.025 ** (1 / count)  # of all pairs at most, by Clopper and Pearson
+    assert found.value == 0.0
+    assert found.interval(lowest=0.0).high == pytest.approx(2 * share / (1 + share), rel=0.25)
+
+
 def test_papers_shared_by_many_pairs_widen_the_interval():
     # The same pairs, once all sharing a few hub papers and once with separate papers.
     alone = random_pairs(400, 20)
@@ -230,4 +239,4 @@ def test_a_limited_threshold_limits_the_estimate_too():
     assert limited.error > 0.05
     assert estimate(runs_of({"d": pairs}, 50)[1]["f1_max"]) == limited
     none = estimate(runs_of({"d": pairs}, 50, threshold_min=0.95)[1]["f1_max"])
-    assert (none.value, none.error) == (0.0, 0.0)
+    assert none.value == 0.0

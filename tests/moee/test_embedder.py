@@ -23,6 +23,7 @@ from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
+from sentence_experts.storage import write_json
 
 OUT_OF_MEMORY = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
@@ -154,6 +155,23 @@ def test_all_parts_cost_one_reading(olmoe, texts, tmp_path, monkeypatch):
         again.with_prompt("style").encode(texts)
 
 
+@pytest.mark.parametrize("change", ["max_seq_length", "dtype"])
+def test_cached_states_are_those_of_the_settings_as_they_are_now(olmoe, texts, tmp_path, change):
+    settings = {"device": "cpu", "prompt": "none", "parts": "hs"}
+    embedder, plain = (MoeEmbedder(str(olmoe), cache=cache, **settings) for cache in (tmp_path, None))
+    before, new = embedder.encode(texts[:2]), texts[2:]
+    expected = plain.encode(texts)
+    for each in (embedder, plain):
+        if change == "dtype":
+            each.bfloat16()
+        else:
+            each.max_seq_length = 2
+    np.testing.assert_allclose(embedder.encode(texts), plain.encode(texts), atol=2e-3)  # kept as float16
+    assert np.abs(embedder.encode(texts[:2]) - before).max() > 2e-3
+    fresh = MoeEmbedder(str(olmoe), cache=tmp_path, **settings)
+    np.testing.assert_allclose(fresh.encode(new), expected[2:], atol=2e-3)
+
+
 @pytest.mark.parametrize("planted", [0.0, 0.5, 3.0])
 def test_the_planted_alpha_is_chosen(embedder, planted):
     words = [word for word in WORDS if word.isalpha()]
@@ -279,6 +297,26 @@ def test_the_fingerprint_follows_the_prompts(olmoe: Path):
     assert len(set(seen)) == 3
     embedder.prompts["sts"] = ""
     assert embedder.fingerprint == seen[0]
+
+
+def test_prompts_and_the_default_one_are_saved(olmoe: Path, texts: list[str], tmp_path: Path) -> None:
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    embedder.prompts = {"crop": "Retrieve the crop: "}
+    without = embedder.fingerprint
+    embedder.default_prompt_name = "crop"
+    assert embedder.fingerprint != without
+    embedder.save(str(tmp_path / "saved"))
+    loaded = load(tmp_path / "saved", device="cpu")
+    assert loaded.fingerprint == embedder.fingerprint
+    np.testing.assert_allclose(loaded.encode(texts), embedder.encode(texts), atol=1e-6)
+    file = tmp_path / "saved" / "moee.json"  # earlier versions wrote neither
+    content = {name: value for name, value in json.loads(file.read_text()).items() if "prompt" not in name}
+    write_json(file, {**content, "prompt": embedder.settings["prompt"]})
+    (tmp_path / "saved" / "made_from.json").unlink()
+    assert (
+        load(tmp_path / "saved", device="cpu").fingerprint
+        == MoeEmbedder(str(olmoe), device="cpu").fingerprint
+    )
 
 
 def test_standard_scores_of_a_batch_do_not_depend_on_how_many_texts_are_encoded_at_once(

@@ -17,6 +17,7 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.errors import InputError
 from sentence_experts.storage import write_json, write_parquet
+from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.split import SPLITS
 
 SUBJECTS = (["Cells"], ["Plants"], ["Cells", "Plants"], [])
@@ -118,6 +119,31 @@ def test_a_hub_dataset_may_call_validation_dev(monkeypatch: pytest.MonkeyPatch, 
     folder = compiled(tmp_path, _hub_task(hub="somebody/moods"))
     found = [folder.texts("classification", "moods", split).num_rows for split in SPLITS]
     assert found == list(counts.values())
+
+
+def test_numbers_of_a_class_label_have_its_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """-1 stands for no label, as in test splits of GLUE."""
+    datasets = pytest.importorskip("datasets")
+    kind, rows = datasets.ClassLabel(names=["sad", "glad"]), moods(40)
+    features = datasets.Features({"text": datasets.Value("string"), "label": kind})
+    loaded = {
+        split: datasets.Dataset.from_list(
+            [
+                {"text": f"{split} {row['text']}", "label": labels[n % len(labels)]}
+                for n, row in enumerate(rows)
+            ],
+            features,
+        )
+        for split, labels in {"train": (0, 1), "dev": (0, 1), "test": (1, -1)}.items()
+    }
+    monkeypatch.setattr("sentence_experts.compat.datasets.load_splits", lambda *_: loaded)
+    folder = compiled(tmp_path, _hub_task(hub="somebody/moods"))
+    labels = [set(folder.texts("classification", "moods", split)["label"].to_pylist()) for split in SPLITS]
+    assert labels == [{"sad", "glad"}, {"sad", "glad"}, {"glad"}]
+    aside = folder.manifest["datasets"]["classification"]["moods"]["set_aside"]
+    assert aside == {"label: no label": 20}
+    in_memory = compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": loaded["train"]}}})
+    assert set(in_memory.texts("mood", "moods", "train")["label"].to_pylist()) == {"sad", "glad"}
 
 
 def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,3 +53,29 @@ def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:
     every = [load(folder, device="cpu") for folder in sorted(finished.glob("checkpoints/checkpoint-*"))]
     merged = load(finished / "model", device="cpu").encode(text, **routed)
     assert min(np.abs(one.encode(text, **routed) - merged).max() for one in every) < 1e-5
+
+
+def test_an_interrupted_run_leaves_no_adapter_in_the_model(
+    pairs: Pairs, experts_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(experts_model, device="cpu")
+    next(model.parameters()).requires_grad_(False)
+    before = {
+        name: (weight.requires_grad, weight.detach().clone()) for name, weight in model.named_parameters()
+    }
+
+    def interrupt(trainer: Any, *_: Any) -> None:
+        trainer.model.train()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sentence_experts.training.run._train", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(model, pairs, SHORT)
+    after = {name: (weight.requires_grad, weight) for name, weight in model.named_parameters()}
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name][1], weight) for name, (_, weight) in before.items())
+    assert {name: trained for name, (trained, _) in after.items()} == {
+        name: trained for name, (trained, _) in before.items()
+    }
+    assert train(model, pairs, SHORT, max_steps=1).steps == 1

@@ -146,6 +146,8 @@ def test_another_search_or_folder_is_refused(
         settings = {**SHARED, "space": SPACE, "out": result.out, **change}
         with pytest.raises(UsageError, match="another"):
             tune(experts_model, pairs, **settings)
+    with pytest.raises(UsageError, match=r"trials/000: this trial drew other values .* in another order"):
+        tune(experts_model, pairs, out=result.out, space=dict(reversed(SPACE.items())), **SHARED)
     (tmp_path / "thesis.txt").write_text("do not touch")
     with pytest.raises(UsageError, match=r"holds other files \(thesis\.txt\)"):
         tune(experts_model, pairs, out=tmp_path, space=SPACE, **SHARED)

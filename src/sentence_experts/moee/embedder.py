@@ -21,7 +21,7 @@ from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
+from sentence_experts.moee import DEFAULT, FILE, FITTED, FORMAT, PROMPTS, STANDARD, is_embedder
 from sentence_experts.moee.moee_config import FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.transformer import MoeTransformer, read_states
@@ -77,6 +77,7 @@ class MoeEmbedder(SentenceTransformer):
     """
 
     takes_empty = False
+    _opened: tuple[tuple[str, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
 
     def __init__(
         self,
@@ -138,6 +139,8 @@ class MoeEmbedder(SentenceTransformer):
         settings |= {
             "max_length": self.reader.longest,
             FITTED: self.fitted is not None and self.base_fingerprint,
+            PROMPTS: dict(self.prompts),
+            DEFAULT: self.default_prompt_name,
         }
         with place.replacing() as folder:
             if self.fitted is not None:
@@ -155,13 +158,16 @@ class MoeEmbedder(SentenceTransformer):
         standard: str | None = self.settings["standard"]
         return standard
 
-    @cached_property
+    @property
     def store(self) -> TextCache | None:
-        """The cached states, if `cache` was given."""
-        if self.settings["cache"] is None:
+        """The cached states, if `cache` was given: those of the settings and precision as they are now."""
+        cache = self.settings["cache"]
+        if cache is None:
             return None
         settings = {"model": self.base_fingerprint, **self._reading()}
-        return TextCache(Path(self.settings["cache"]), "states", settings, CACHE_DTYPE)
+        if self._opened is None or self._opened[0] != (cache, settings):
+            self._opened = (cache, settings), TextCache(Path(cache), "states", settings, CACHE_DTYPE)
+        return self._opened[1]
 
     @cached_property
     def base_fingerprint(self) -> str:
@@ -180,7 +186,9 @@ class MoeEmbedder(SentenceTransformer):
             scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
         detail = self.alpha if self.parts == SUM else None
         made = f"{self._reading()} {self.parts} {detail} {scores}"
-        prompts = (f"{name}={text}" for name, text in self.prompts.items() if text)
+        prompts = [f"{name}={text}" for name, text in self.prompts.items() if text]
+        if self.default_prompt_name is not None and self.prompts.get(self.default_prompt_name):
+            prompts.append(f"by default {self.default_prompt_name}")
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None), *prompts)
 
     def _reading(self) -> dict[str, Any]:
@@ -192,8 +200,8 @@ class MoeEmbedder(SentenceTransformer):
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
         other = share_weights(self)
-        for name in {"store", "base_fingerprint"} & self.__dict__.keys():  # the same for all parts
-            setattr(other, name, getattr(self, name))
+        if "base_fingerprint" in self.__dict__:  # the same for all parts
+            other.base_fingerprint = self.base_fingerprint
         other._set_parts(parts, alpha)
         return other
 
@@ -206,15 +214,15 @@ class MoeEmbedder(SentenceTransformer):
         other.settings = {**self.settings, "prompt": prompt}
         return other
 
+    def with_cache(self, cache: Path) -> MoeEmbedder:
+        """Return the same model, whose states are cached in this folder unless they have a cache already."""
+        other = self.with_parts(self.parts)
+        other.settings = {**self.settings, "cache": self.settings["cache"] or str(cache)}
+        return other
+
     def _set_parts(self, parts: str, alpha: float) -> None:
         self.parts, self.alpha = parts, alpha
         self.similarity_fn_name = "dot" if parts == SUM else "cosine"
-
-    def cache_states(self, cache: Path) -> None:
-        """Cache states in this folder from now on, unless they are cached already."""
-        if self.settings["cache"] is None:
-            self.settings = {**self.settings, "cache": str(cache)}
-            self.__dict__.pop("store", None)
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:
         """Return hidden states and routing weights of texts, in their order, float32.
@@ -230,10 +238,8 @@ class MoeEmbedder(SentenceTransformer):
         distinct = list(dict.fromkeys(texts))
         read = partial(read_states, self.reader)
         with progress(what, len(distinct)) as advance:
-            if self.store is not None:
-                return States(
-                    **self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
-                )
+            if (store := self.store) is not None:
+                return States(**store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART))
             parts = []
             for start in range(0, len(distinct), TEXTS_PER_PART):
                 parts.append(read(distinct[start : start + TEXTS_PER_PART]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 from unicodedata import category, normalize
@@ -207,24 +207,29 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
     records = (
         record
         for split, name in splits.items()
-        for record in _number_rows(f"{hub} {name} ", _name_labels(loaded[name]), None if is_whole else split)
+        for record in _number_rows(
+            f"{hub} {name} ", _name_labels(loaded[name].features, loaded[name]), None if is_whole else split
+        )
     )
     fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
     described = {"hub": hub, "config": source.config, "fingerprints": fingerprints}
     return () if is_whole else tuple(splits), records, described
 
 
-def _name_labels(dataset: Any) -> Iterator[Values]:
-    """Return the rows of a hub dataset, with the names of a ClassLabel for its numbers."""
-    named = {name: each.int2str for name, each in dataset.features.items() if hasattr(each, "int2str")}
-    for row in dataset:
-        yield row | {name: int2str(row[name]) for name, int2str in named.items() if row[name] is not None}
+def _name_labels(features: Mapping[str, Any], rows: Iterable[Values]) -> Iterator[Values]:
+    """Return rows of the datasets library, with the names of a ClassLabel for its numbers; -1 is no label."""
+    named = {name: each.int2str for name, each in features.items() if hasattr(each, "int2str")}
+    for row in rows:
+        numbers = {name: None if row[name] == -1 else row[name] for name in named}
+        yield row | {name: n if n is None else named[name](n) for name, n in numbers.items()}
 
 
 def _open_table(given: Any, wanted: list[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
-    records = _number_rows("", table.to_pylist(), None)
+    rows = table.to_pylist()
+    is_dataset = type(given).__module__.partition(".")[0] == "datasets"
+    records = _number_rows("", _name_labels(given.features, rows) if is_dataset else rows, None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
     return _read_splits("the table", table.column_names, records, {"table": described})
 

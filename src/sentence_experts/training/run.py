@@ -18,7 +18,7 @@ from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
-from sentence_experts.models.architectures.lora import add_lora, merge_lora
+from sentence_experts.models.architectures.lora import add_lora, merge_lora, remove_unmerged_lora
 from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
@@ -113,6 +113,7 @@ def train(
         )
         run = Run(model, open_data(data), chosen)
         undecayed = stack.enter_context(freeze_others(run.model, chosen))
+        stack.enter_context(remove_unmerged_lora(run.model))
         stack.callback(setattr, run.model, "max_seq_length", run.max_length)
         result = run.run(place, undecayed)
     return TrainResult.of(run.model, result, None if out is None else folder)

@@ -29,6 +29,7 @@ from sentence_experts.storage import (
     Output,
     check_apart,
     output,
+    read_json,
     read_record,
     temporary_folder,
 )
@@ -134,6 +135,7 @@ def tune(
         overwrite: start over, replacing another search in `out`.
         space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
             0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices").
+            In another order they draw other values.
             Default: `PREPRINT_SPACE`.
 
     Raises:
@@ -204,6 +206,11 @@ def _run_trials(
         except FAILURES as error:
             place.check_inputs()  # which make every setting fail
             if is_finished:
+                if isinstance(error, UsageError) and _drew_others(folder, drawn):
+                    raise UsageError(
+                        f"{folder}: this trial drew other values from the same space, whose settings stood "
+                        "in another order: give them in that one, or `overwrite` to start over"
+                    ) from error
                 raise InputError(f"{error} (remove {folder} to make this trial alone again)") from error
             logger.info(f"the trial failed: {error}")
             shutil.rmtree(folder, ignore_errors=True)  # tried again if the search is continued
@@ -215,6 +222,12 @@ def _run_trials(
             )
         trials.append(Trial(number, drawn, result.validation, result.steps))
     return trials
+
+
+def _drew_others(folder: Path, drawn: Mapping[str, Any]) -> bool:
+    """Return whether a finished trial has other values than those that are drawn now."""
+    config = read_json(folder / RUN_FILE)["config"]
+    return any(config[name] != value for name, value in drawn.items())
 
 
 def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfig) -> dict[str, Values]:

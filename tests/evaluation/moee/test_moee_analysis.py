@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from helpers.planted_embedder import PlantedEmbedder
+from helpers.small_language_models import make_language_model
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee import analysis
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse, analyse_states
+from sentence_experts.evaluation.moee.make_and_evaluate import evaluate_parts
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.vectors import States
 from sentence_experts.report.content import html
 from sentence_experts.report.write import report_of
@@ -60,7 +63,7 @@ def test_datasets_in_another_order_are_another_analysis(
     embedder = PlantedEmbedder(read)
     embedder.fingerprint, embedder.settings = "planted", dict.fromkeys(("standard", "standard_batch"))
     embedder.reader = SimpleNamespace(name="planted", settings=dict)
-    embedder.cache_states = lambda folder: None
+    embedder.with_cache = lambda folder: embedder
     monkeypatch.setattr(analysis, "load_embedder", lambda model: embedder)
     out, settings = tmp_path / "out", {"prompts": ["plain"], "clusters": 2, "bootstrap": 0}
     for _ in range(2):
@@ -68,6 +71,18 @@ def test_datasets_in_another_order_are_another_analysis(
         assert found.figures["clusters"]["dataset"] == "one"
     with pytest.raises(UsageError, match=r"made with another first dataset \(one\)"):
         analyse("planted", DATASETS[::-1], out=out, **settings)
+
+
+def test_an_embedder_in_memory_stays_as_it_is(tmp_path: Path, pairs_folder: Path) -> None:
+    base = make_language_model(tmp_path / "base", "olmoe")
+    embedder = MoeEmbedder(str(base), prompt="none", device="cpu")
+    fingerprint, vectors = embedder.fingerprint, embedder.encode(["rice"])
+    for _ in range(2):  # the second time the finished analysis is read
+        analyse(embedder, DATASETS[0], out=tmp_path / "out", prompts=["none"], clusters=2, bootstrap=0)
+    evaluate_parts(embedder, pairs_folder, out=tmp_path / "evaluation", parts=["rw"], bootstrap=0)
+    assert all((tmp_path / name / "states").is_dir() for name in ("out", "evaluation"))
+    assert embedder.fingerprint == fingerprint
+    assert np.array_equal(embedder.encode(["rice"]), vectors)
 
 
 def test_fitted_standard_scores_belong_to_one_prompt() -> None:
@@ -175,6 +190,26 @@ def test_one_prompt_has_no_spread():
     assert {row["variance"] for row in found["stability"]} == {None}
     assert found["between_prompts"]["means"]["rw_rw"] is None
     assert "nothing to compare" in html(report_of(Analysis(found, SETTINGS)))
+
+
+@pytest.mark.parametrize(("equal_cosines", "prompts"), [(False, ["plain"]), (True, ["plain", "noise"])])
+def test_what_is_not_defined_is_null_in_the_file(
+    tmp_path: Path, equal_cosines: bool, prompts: list[str]
+) -> None:
+    states = States(np.ones((2 * PAIRS, 2), np.float32), np.ones((2 * PAIRS, 2), np.float32))
+    embedder = PlantedEmbedder((lambda prompt, texts: states) if equal_cosines else read)
+    figures = analyse_states(embedder, DATASETS[:1], prompts=prompts, clusters=2, bootstrap=0)
+    before = Analysis(figures, SETTINGS)
+    before.save(tmp_path)
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    content = json.loads((tmp_path / "analysis.json").read_text(), parse_constant=refuse)
+    assert content["correlations"][0]["low"] is None
+    read_again = Analysis._read(tmp_path)
+    np.testing.assert_equal(read_again.figures, figures)
+    assert html(report_of(read_again)) == html(report_of(before))
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, States
 from sentence_experts.storage import check_apart, read_json, sha256_text, write_json
 
 MAX_RANK_DISTANCE = 0.25
+NUMBERS = ("value", "low", "high", "mean", "p_holm")  # NaN where they are not defined; null in the file
 # (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)
 Cosines = Mapping[tuple[str, str], Mapping[str, Column]]
 
@@ -65,12 +66,27 @@ class Analysis(StoredResult):
 
     def save(self, out: Path) -> None:
         """Write `analysis.json` to a folder."""
-        write_json(out / self.FILES[0], {**self.figures, "settings": self.settings}, sort=False)
+        write_json(out / self.FILES[0], _replace_nan({**self.figures, "settings": self.settings}), sort=False)
 
     @classmethod
     def _read(cls, out: Path) -> Self:
         content = read_json(out / cls.FILES[0])
+        # With one prompt there is no variance, and it is None in memory too.
+        numbers = NUMBERS + (("variance",) if len(content["prompts"]) > 1 else ())
+        for row in [*content["correlations"], *content["stability"], *content["differences"]]:
+            row |= {name: np.nan for name in numbers if row.get(name, 0.0) is None}
+        between = content["between_prompts"]
+        between["matrix"] = np.array(between["matrix"], dtype=float).tolist()  # where None becomes NaN
         return cls(content, content.pop("settings"))
+
+
+def _replace_nan(value: Any) -> Any:
+    """Return plain values, with None for NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: _replace_nan(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_nan(each) for each in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 @with_settings(AnalyseConfig)
@@ -124,13 +140,12 @@ def analyse(
         return made | ({"first dataset": data[0].name} if len(data) > 1 else {})
 
     def measure(place: Path | None) -> Analysis:
-        if place is not None:
-            embedder.cache_states(place / "states")
+        cached = embedder if place is None else embedder.with_cache(place / "states")
         made = {"seed": chosen.seed, "replicates": chosen.bootstrap, **embedder.reader.settings()}
         made.pop("prompt", None)  # `prompts` are compared
         made |= {name: embedder.settings[name] for name in ("standard", "standard_batch")}
         made |= {"model": Path(embedder.reader.name).name, "fitted": embedder.fitted is not None}
-        return Analysis(analyse_states(embedder, data, chosen), made)
+        return Analysis(analyse_states(cached, data, chosen), made)
 
     return measure_once(Analysis, "analysis", out, overwrite, made_from, measure, caches=["states"])
 

@@ -139,7 +139,7 @@ def evaluate_parts(
     else:
         embedder, name = load_embedder(str(model), load_config), Path(model).name
     if out is not None:
-        embedder.cache_states(Path(out) / "states")
+        embedder = embedder.with_cache(Path(out) / "states")
     ending = f"-{embedder.standard}" if embedder.standard else ""
     variants = {f"{name}-{part}{ending}": embedder.with_parts(part) for part in parts}
     return evaluate((), data, config, out, overwrite, baseline=variants, **settings)

@@ -10,6 +10,7 @@ The config of a checkpoint says that the matrices are there, and `load` puts the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -67,6 +68,24 @@ def merge_lora(encoder: SentenceTransformer) -> None:
         remove_parametrizations(layer, "weight", leave_parametrized=True)
         layer.requires_grad_(True)
     model.config.lora_rank = None
+
+
+@contextmanager
+def remove_unmerged_lora(encoder: SentenceTransformer) -> Iterator[None]:
+    """Take out matrices that the block has put in but not merged, as where training was interrupted."""
+    model: Any = transformer_of(encoder)
+    config = getattr(model, "config", None)
+    had_rank = getattr(config, "lora_rank", None) is not None
+    before = [(weight, weight.requires_grad) for weight in encoder.parameters()]
+    try:
+        yield
+    finally:
+        if not had_rank and getattr(config, "lora_rank", None) is not None:
+            for layer in _find_projections(model):
+                remove_parametrizations(layer, "weight", leave_parametrized=False)
+            model.config.lora_rank = None
+            for weight, was_trained in before:
+                weight.requires_grad_(was_trained)
 
 
 def _find_projections(model: Any) -> Iterator[nn.Linear]:
