@@ -155,7 +155,10 @@ def test_doi_in_text_needs_a_prefix() -> None:
             "https://direct.mit.edu/neco/article/doi/10.1162/neco_a_01234/95678/Some-words",
             "10.1162/neco_a_01234",
         ),
-        ("https://academic.oup.com/bib/article-pdf/doi/10.1093/bib/bbaa1/334/bbaa1.pdf", "10.1093/bib/bbaa1"),
+        (
+            "https://academic.oup.com/bib/article-pdf/doi/10.1093/bib/bbaa1/33487/bbaa1.pdf",
+            "10.1093/bib/bbaa1",
+        ),
         ("https://academic.oup.com/nar/article-lookup/doi/10.1093/nar/123", "10.1093/nar/123"),
         (
             "https://academic.oup.com/cid/advance-article/doi/10.1093/cid/ciaa344/5811871",
@@ -172,6 +175,12 @@ def test_doi_in_text_needs_a_prefix() -> None:
             "10.1073/pnas.1234567890",
         ),
         ("https://x.org/doi/10.1000/full/12", "10.1000/full/12"),
+        ("https://link.springer.com/10.1007/s00125-019-1234-5/fulltext.html", "10.1007/s00125-019-1234-5"),
+        ("https://www.bmj.com/content/10.1136/bmj.l1234.full", "10.1136/bmj.l1234"),
+        ("https://academic.oup.com/ije/article/doi/10.1093/ije/31/1/123/655000", "10.1093/ije/31/1/123"),
+        ("https://login.proxy.edu/login?url=https://doi.org/10.1000/abc", "10.1000/abc"),
+        ("https://google.com/url?q=https://doi.org/10.1000/abc&sa=D", "10.1000/abc"),
+        ("https://x.org/doi/10.1000/abc/", "10.1000/abc"),
     ],
 )
 def test_the_doi_in_a_publisher_s_address(address: str, doi: str) -> None:
@@ -188,3 +197,4 @@ def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:
     )
     assert identifiers_in_url("https://europepmc.org/article/MED/12345678") == (None, "12345678", None)
     assert identifiers_in_url("https://europepmc.org/article/PMC/PMC12345") == (None, None, "PMC12345")
+    assert identifiers_in_url("https://www.niehs.nih.gov/news/article/2019") == (None, None, None)

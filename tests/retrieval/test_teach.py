@@ -145,6 +145,15 @@ def test_what_is_taught_on_prompts_of_a_dense_model_keeps_them(
     assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
 
 
+def test_prompts_that_the_pooling_leaves_out_are_refused(corpus: Path, plain_model: Path) -> None:
+    model = load(plain_model, device="cpu")
+    model.prompts = {"clustering": "group these: "}
+    model.set_pooling_include_prompt(False)
+    teach(model, corpus, examples(), name="mine", profile="left out", on="clustering")
+    with pytest.raises(UsageError, match="leaves prompts out"):
+        add_taught_route(model, corpus, "mine", profile="left out")
+
+
 def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(
     plain_model: Path, tmp_path: Path
 ) -> None:

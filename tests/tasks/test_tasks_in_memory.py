@@ -72,18 +72,6 @@ def test_cells_that_say_that_nothing_is_known_are_no_labels_or_groups() -> None:
     assert all(labels), "rows without a group are apart"
 
 
-def test_a_file_with_nothing_but_train_is_divided(tmp_path: Path) -> None:
-    frame = pd.DataFrame(moods(60))
-    found = []
-    for name, written in (("bare", frame), ("named", frame.assign(split="Train"))):
-        written.to_csv(tmp_path / f"{name}.csv", index=False)
-        source = {"file": str(tmp_path / f"{name}.csv")}
-        tasks = compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
-        found.append([tasks.texts("mood", "moods", split)["text"].to_pylist() for split in SPLITS])
-    assert all(found[0])
-    assert found[0] == found[1]
-
-
 @pytest.mark.parametrize("name", [None, "held out"])
 @pytest.mark.parametrize("as_file", [False, True])
 def test_a_row_of_no_known_split_is_refused(tmp_path: Path, name: str | None, as_file: bool) -> None:

@@ -135,6 +135,10 @@ def test_a_large_group_of_pairs_is_for_training() -> None:
     (part,) = open_data(chain)
     assert isinstance(part, LinkedPairs)
     assert part.pairs.split("train").num_rows == 60
+    queries = [{"anchor": f"query {n}", "positive": f"answer {n} {m}"} for n in range(5) for m in range(n, 6)]
+    (part,) = open_data(queries)
+    assert isinstance(part, LinkedPairs)
+    assert {*part.pairs.split("validation")["anchor"].to_pylist()} == {"query 4"}, "the smallest group"
 
 
 def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) -> None:

@@ -58,6 +58,11 @@ def module_configs(model: SentenceTransformer) -> list[tuple[str, Any]]:
     return [(type(module).__qualname__, config) for module, config in zip(model, plain, strict=True)]
 
 
+def leaves_prompts_out(model: SentenceTransformer) -> bool:
+    """Return whether the pooling of a model leaves the tokens of prompts out."""
+    return any(config.get("include_prompt") is False for _, config in module_configs(model))
+
+
 def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
     """Return the classes of a model's tokenizer and of its steps, and the size of its vocabulary."""
     tokenizer = getattr(model, "tokenizer", None)

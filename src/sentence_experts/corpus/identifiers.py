@@ -39,7 +39,9 @@ _PMID_URL = re.compile(
     re.IGNORECASE,
 )
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
-_PMCID_URL = re.compile(r"/(?:pmc/)?articles?/(?:PMC/)?(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
+_PMCID_URL = re.compile(
+    r"/(?:pmc/)?(?:articles/(?:PMC)?|article/PMC/(?:PMC)?)0*([1-9]\d{0,9})\b", re.IGNORECASE
+)
 _OPENALEX = re.compile(r"(?:https?://(?:api\.)?openalex\.org/(?:works/)?|openalex:)?w0*([1-9]\d{0,14})", re.I)
 
 
@@ -80,13 +82,13 @@ _PARAMETERS = re.compile(r"[?&][a-z_]+=\S*", re.IGNORECASE)
 # Ends of publishers' addresses behind a DOI; of bioRxiv and medRxiv the version is one too.
 _PAGE = re.compile(
     r"(?<=[^/])(?:/(?:full|abstract|fulltext|e?pdf|html?|xml|meta|reader|information|figures|tables|suppl_file|-)"
-    r"(?:/.*)?|\.(?:pdf|aspx))\W*$",
+    r"(?:[/.].*)?|\.(?:pdf|aspx|full|short|long)(?:\.pdf)?)\W*$",
     re.IGNORECASE,
 )
 _PREPRINT = re.compile(r"(10\.1101/(?:\d{4}\.\d\d\.\d\d\.)?\d{6,8})v\d+.*$", re.IGNORECASE)
 # The number, and perhaps title, of an article behind its DOI, as Oxford, MIT Press and others have it.
 _NUMBERED = re.compile(r"/(?:[\w-]+-)?article(?!-lookup)[\w-]*/doi/$", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<=[^/])/\d{3,}(?:/[^/]*|\W*)$")
+_NUMBER = re.compile(r"(?<=[^/])/\d{4,}(?:/[^/]*|\W*)$")
 
 
 def _cut_page(url: str) -> str:
@@ -95,15 +97,15 @@ def _cut_page(url: str) -> str:
     >>> _cut_page("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full")
     'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
     """
-    if "doi.org/" in url.lower():
-        return _PARAMETERS.sub("", url)
+    if (place := url.lower().rfind("doi.org/")) >= 0:  # behind the address of a proxy, perhaps
+        return url[:place] + _PARAMETERS.sub("", url[place:])
     if (found := re.search(r"10\.\d{4,}(?:/|%2f)", url, re.I)) is None:
         return url
     before, prefix, rest = url[: found.start()], found.group(), url[found.end() :]
     rest = re.split(r"[?#]|&(?=[a-z_]+=)|;jsessionid=", rest, maxsplit=1, flags=re.I)[0]
     if _NUMBERED.search(before):
         rest = _NUMBER.sub("", rest)
-    return before + _PREPRINT.sub(r"\1", prefix + _PAGE.sub("", rest))
+    return before + _PREPRINT.sub(r"\1", prefix + re.sub(r"/+\W*$", "", _PAGE.sub("", rest)))
 
 
 def normalise_doi(value: str | None) -> str | None:

@@ -294,8 +294,9 @@ def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {"name": old.name, "places": {}}
     if new.sample != old.sample:
-        # The list is long, and each new draw would leave one.
-        unkept = {"rest"} if new.sample else None
+        # The list is long, and each new draw would leave one; a paper whose id changed is no draw.
+        is_drawn = new.sample and old.sample and len(new.sample.rest or "") != len(old.sample.rest or "")
+        unkept = {"rest"} if is_drawn else None
         parts["sample"] = old.sample and old.sample.model_dump(mode="json", exclude=unkept)
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)

@@ -183,6 +183,7 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
 
     The prompts of a dense model, which are its routes, come behind the tokens of the heads.
     """
+    from sentence_experts.compat.sentence_transformers import leaves_prompts_out
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.routes.route_tokens import domain_token
     from sentence_experts.models.surgery.add_drop_routes import query_half, with_heads
@@ -195,6 +196,11 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
         if of_queries in searcher.encoder.routes:
             raise UsageError(f"`name`: the model has a route {of_queries!r} already, and queries need one")
     width, is_dense = searcher.encoder.dimension, not isinstance(grown, ExpertEncoder)
+    if is_dense and (route.document_route or route.query_route) and leaves_prompts_out(grown):
+        raise UsageError(
+            "the model's pooling leaves prompts out, which a head beside a token cannot: "
+            "call model.set_pooling_include_prompt(True), and teach the route again"
+        )
     made: ExpertEncoder = grown
     for side, on in sides.items():
         weight, bias = known.get(on, (np.eye(width, dtype=np.float32), np.zeros(width, np.float32)))

@@ -154,10 +154,7 @@ def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
 def _read_splits(
     where: str, columns: Sequence[str], records: Iterable[Record], described: dict[str, Any]
 ) -> Opened:
-    """Return a table, with the splits that a column `split` gives its records, if there is one.
-
-    A table with nothing but "train" has not been split yet.
-    """
+    """Return a table, with the splits that a column `split` gives its records, if there is one."""
     if "split" not in columns:
         return (), records, described
     divided = []
@@ -166,8 +163,6 @@ def _read_splits(
         # Spreadsheets end in empty rows.
         divided.append((place, read_split(cells.get("split"), where) if any(cells.values()) else None, row))
     given = {split for _, split, _ in divided}
-    if given <= {"train", None}:
-        return (), ((place, None, row) for place, _, row in divided), described
     splits = tuple(name for name in get_args(Split) if name in given)
     return splits, divided, {**described, "splits": splits}
 

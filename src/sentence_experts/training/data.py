@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,8 @@ from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 from sentence_experts.tasks.split import number_linked
 from sentence_experts.training.config import AUTO_BATCHES
+
+logger = logging.getLogger(__name__)
 
 Numbers = NDArray[np.int64]
 NONE = -1  # the number of a text that is not there
@@ -91,9 +94,8 @@ class LinkedPairs:
             for name in self.pairs.domains
         ]
 
-    @property
-    def links(self) -> pa.Table:
-        """Keys of papers that are linked, columns `left_id` and `right_id`."""
+    def links(self, pairs: pa.Table) -> pa.Table:
+        """Return the keys of papers that are linked, columns `left_id` and `right_id`."""
         return self.pairs.known_links()
 
     @property
@@ -160,28 +162,9 @@ class TaskPairs:
             for task in self.tasks.task_file.trainable()
         ]
 
-    @property
-    def links(self) -> pa.Table:
-        """Keys of the anchors and positives of all train splits."""
-        ends = [LINKS_SCHEMA.empty_table()]
-        for route in self.routes:
-            for source in route.sources:
-                part = self.tasks.pairs(route.name, source, "train")
-                ends.append(pa.table(self._keys(route.name, source, part), schema=LINKS_SCHEMA))
-        return pa.concat_tables(ends)
-
-    def _keys(self, task: str, source: str, part: pa.Table) -> list[pa.Array]:
-        """Return the keys of anchors and of positives: labels, or texts but for case and punctuation."""
-        names = [pa.array([name] * part.num_rows, pa.string()) for name in (task, source)]
-        keys = []
-        for side in ("anchor", "positive"):
-            if self._has_labels(task):
-                own = part["group"].combine_chunks()
-            else:
-                folded, text = (each.combine_chunks() for each in (fold_texts(part[side]), part[side]))
-                own = pc.if_else(pc.equal(folded, ""), text, folded)
-            keys.append(pc.binary_join_element_wise(*names, own, "\0"))
-        return keys
+    def links(self, pairs: pa.Table) -> pa.Table:
+        """Return the keys of anchors and positives of `training_pairs`, columns as in known links."""
+        return pairs.select(KEYS[:2]).rename_columns(LINKS_SCHEMA.names)
 
     def _has_labels(self, task: str) -> bool:
         return self.tasks.task_file.tasks[task].of.labelled
@@ -199,7 +182,9 @@ class TaskPairs:
                 raise InputError(f"{self.tasks.name}: task {route.name} has no training pairs")
             for source, part in parts.items():
                 names = [pa.array([name] * part.num_rows, pa.string()) for name in (route.name, source)]
-                keys = [pa.chunked_array([each]) for each in self._keys(route.name, source, part)]
+                ids = ("group", "group") if self._has_labels(route.name) else ("anchor_id", "positive_id")
+                own = (part[name].combine_chunks() for name in ids)
+                keys = [pa.chunked_array([pc.binary_join_element_wise(*names, each, "\0")]) for each in own]
                 tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], *keys))
         return pa.concat_tables(tables)
 
@@ -268,11 +253,15 @@ def _hold_out(pairs: pa.Table) -> Pairs:
     groups = _groups_of(pairs)
     distinct, sizes = np.unique(groups, return_counts=True)
     room = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(groups))))
+    if len(distinct) == 1:
+        logger.warning("all pairs are joined by texts that they share, so none is held out for validation")
+        return Pairs.from_tables(train=pairs)
     chosen = []
     for place in np.random.default_rng(0).permutation(len(distinct)).tolist():
         if sizes[place] <= room:
             chosen.append(distinct[place])
             room -= sizes[place]
+    chosen = chosen or [distinct[sizes.argmin()]]
     held_out = pa.array(np.isin(groups, chosen))
     return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))
 

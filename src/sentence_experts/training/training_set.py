@@ -143,7 +143,7 @@ def number_texts(
         known = keys.unique().drop_null().sort()
         places = np.stack([find_places(table[name], known) for name in KEYS], axis=1)
         numbers.append(np.where(places == NONE, NONE, places + count))
-        linked = part.links
+        linked = part.links(table)
         ends = np.stack([find_places(linked[name], known) for name in ("left_id", "right_id")])
         links.append(ends[:, (ends != NONE).all(axis=0)] + count)
         if part.labels is not None:

@@ -18,7 +18,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.compat.sentence_transformers import module_configs, transformer_of
+from sentence_experts.compat.sentence_transformers import leaves_prompts_out, transformer_of
 from sentence_experts.compat.tokenizers import copy_backend
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
@@ -109,7 +109,7 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     if encoder.truncate_dim is not None:
         raise UsageError("the model cuts its vectors (`truncate_dim`), which a graph does not")
     prompts = graph_prompts(encoder)
-    if prompts and any(config.get("include_prompt") is False for _, config in module_configs(encoder)):
+    if prompts and leaves_prompts_out(encoder):
         raise UsageError(
             "the model's pooling leaves prompts out (include_prompt=False), which a graph does not"
         )
