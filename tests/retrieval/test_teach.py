@@ -149,9 +149,9 @@ def test_prompts_that_the_pooling_leaves_out_are_refused(corpus: Path, plain_mod
     model = load(plain_model, device="cpu")
     model.prompts = {"clustering": "group these: "}
     model.set_pooling_include_prompt(False)
-    teach(model, corpus, examples(), name="mine", profile="left out", on="clustering")
+    teach(model, corpus, examples(), name="mine", profile="left-out", on="clustering")
     with pytest.raises(UsageError, match="leaves prompts out"):
-        add_taught_route(model, corpus, "mine", profile="left out")
+        add_taught_route(model, corpus, "mine", profile="left-out")
 
 
 def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(

@@ -61,9 +61,14 @@ _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
 _NOTICES = r"(?:correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
+# Words that do so where a line or sentence begins with them: "Immune response to malaria" does not.
+_RELATED = (
+    r"(?:addend\w+|companion|data|preprint|related|response|review|supplement\w*|translat\w+)(?: \w+){0,2}?"
+)
 _OF_OTHERS = re.compile(
-    rf"\b(?:(?:{_NOTICES}|cited|comment|reply|summary for patients|update)\s*(?:on|in|of|to|for|from)\b\s*:?"
-    rf"|{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
+    rf"(?:(?:^|(?<=[.;\n]))\s*(?:see\b|{_RELATED}\s*(?:(?:on|in|of|to|for|from|at)\b|:))"
+    rf"|\b(?:{_NOTICES}|cited|comment|reply|summary for patients|update)\s*(?:on|in|of|to|for|from)\b\s*:?"
+    rf"|\b{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
     re.I,
 )
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
