@@ -9,7 +9,7 @@ from sklearn.metrics import ndcg_score
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.training.validation import PairValidation, SearchSet, compute_ndcg
+from sentence_experts.training.validation import PairValidation, SearchSet
 
 GENERATOR = np.random.default_rng(0)
 
@@ -26,14 +26,17 @@ def unit(rows: int) -> np.ndarray:
 
 
 def test_ndcg_is_that_of_scikit_learn() -> None:
-    scores = GENERATOR.normal(size=(40, 30))
     relevant = GENERATOR.random((40, 30)) < 0.3
-    assert relevant.any(axis=1).all()
-    theirs = [ndcg_score([row], [score], k=10) for row, score in zip(relevant, scores, strict=True)]
-    assert compute_ndcg(10, scores, relevant) == pytest.approx(theirs)
-    relevant[3] = False
-    assert len(compute_ndcg(10, scores, relevant)) == 39
-    assert compute_ndcg(10, scores[:1, :4], np.ones((1, 4), bool)) == [1.0]
+    relevant[:, 0] |= ~relevant.any(axis=1)
+    pairs = [(f"anchor {one}", f"text {other}", "") for one, other in np.argwhere(relevant)]
+    search = SearchSet(table(pairs).drop_columns(["group"]), ("", ""))
+    anchors, candidates = unit(40), unit(30)
+    order = [int(text.split()[1]) for text in search.candidates]
+    theirs = [
+        ndcg_score([row], [score], k=10)
+        for row, score in zip(relevant[:, order], anchors @ candidates.T, strict=True)
+    ]
+    assert search.ndcg(anchors, candidates) == pytest.approx(np.mean(theirs))
 
 
 @pytest.mark.parametrize("metric", ["roc_auc", "f1_max"])

@@ -69,7 +69,7 @@ def more_like_this(vectors: Vectors, labels: Labels, groups: Rows) -> MoreLikeTh
         counts, candidates = relevant.sum(axis=1), apart[asked].sum(axis=1)
         top = np.argsort(-scores, axis=1, kind="stable")[:, : TOP + 1]
         hits = np.take_along_axis(relevant, top, axis=1)
-        ndcg = _ndcg(hits, counts)
+        ndcg = compute_ndcg(hits, counts)
         found = hits[:, :TOP].sum(axis=1) / np.minimum(counts, TOP)
         at_random = _BEST[np.minimum(candidates, TOP)]
         chance = counts / candidates * at_random / _BEST[np.minimum(counts, TOP)]
@@ -89,8 +89,11 @@ _BEST = np.concatenate([[0.0], np.cumsum(_DISCOUNTS)])
 """The best sum of discounted hits with 0, 1, 2, ... relevant texts."""
 
 
-def _ndcg(hits: NDArray[np.bool_], counts: NDArray[np.int64]) -> Floats:
-    """Return nDCG@10 of lists, (lists, places), that look for some numbers of texts; 0 for none."""
+def compute_ndcg(hits: NDArray[np.bool_], counts: NDArray[np.int64]) -> Floats:
+    """Return nDCG@10 of lists, (lists, places), that look for some numbers of texts; 0 for none.
+
+    Source: Romero 2025, appendix C.1.
+    """
     first = hits[:, :TOP]
     ideal = _BEST[np.minimum(counts, TOP)]
     ndcg: Floats = first @ _DISCOUNTS[: first.shape[1]] / np.where(counts > 0, ideal, 1.0)
@@ -109,16 +112,16 @@ def _drop_each(
         hits: whether these are relevant.
     """
     counts, each = relevant.sum(axis=1), np.arange(len(relevant))
-    ndcg = _ndcg(hits, counts)
+    ndcg = compute_ndcg(hits, counts)
     for place in range(min(TOP, top.shape[1])):  # those below move up
         left = counts - hits[:, place]
-        yield each, top[:, place], ndcg - _ndcg(np.delete(hits, place, axis=1), left), left == 0
+        yield each, top[:, place], ndcg - compute_ndcg(np.delete(hits, place, axis=1), left), left == 0
     # Further down, a text counts in the best order alone, where that has room.
     below = relevant & (counts <= TOP)[:, None]
     np.put_along_axis(below, top[:, :TOP], False, axis=1)
     query, text = np.nonzero(below)
     left = counts[query] - 1
-    yield query, text, ndcg[query] - _ndcg(hits[query], left), left == 0
+    yield query, text, ndcg[query] - compute_ndcg(hits[query], left), left == 0
 
 
 def mean_gain(new: Sequence[MoreLikeThis], old: Sequence[MoreLikeThis], groups: Rows) -> Estimate:

@@ -16,7 +16,6 @@ from statistics import fmean
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
@@ -24,6 +23,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
+from sentence_experts.evaluation.label_similarity import TOP, compute_ndcg
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
@@ -47,7 +47,6 @@ from sentence_experts.training.data import (
 logger = logging.getLogger(__name__)
 
 MEAN = "mean"
-CUTOFF = 10
 NDCG = "ndcg_at_10"
 ANCHORS_AT_ONCE = 256
 TITLES = {"roc_auc": "ROC-AUC", "f1_max": "F1max", NDCG: "nDCG@10"}
@@ -299,23 +298,9 @@ class SearchSet:
             part = slice(start, start + ANCHORS_AT_ONCE)
             same = self.same[part, None] == np.arange(len(candidates))
             relevant = (self.relevant[part].toarray() > 0) & ~same
-            scores = np.where(same, -np.inf, anchors[part] @ candidates.T)
-            gains.extend(compute_ndcg(CUTOFF, scores, relevant))
+            asked = relevant.any(axis=1)
+            scores = np.where(same, -np.inf, anchors[part] @ candidates.T)[asked]
+            top = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+            hits = np.take_along_axis(relevant[asked], top, axis=1)
+            gains.extend(compute_ndcg(hits, relevant[asked].sum(axis=1)).tolist())
         return fmean(gains) if gains else None
-
-
-def compute_ndcg(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
-    """Return the nDCG of each row that has a relevant candidate (Romero 2025, appendix C.1).
-
-    Args:
-        cutoff: number of the highest scores that count.
-        scores: scores, (rows, candidates); the first of equal ones comes first.
-        relevant: relevance, (rows, candidates).
-    """
-    rows = relevant.any(axis=1)
-    top = np.argsort(-scores[rows], axis=1, kind="stable")[:, :cutoff]
-    gains = 1 / np.log2(np.arange(2, top.shape[1] + 2))
-    reached = (np.take_along_axis(relevant[rows], top, axis=1) * gains).sum(axis=1)
-    ideal = np.cumsum(gains)[np.minimum(relevant[rows].sum(axis=1), top.shape[1]) - 1]
-    values: list[float] = (reached / ideal).tolist()
-    return values
