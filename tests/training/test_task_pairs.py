@@ -67,13 +67,47 @@ def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
     labels = np.column_stack([made.places[:, :2], made.numbers])
     pairs, known = torch.from_numpy(labels[:, 2:]), made.known
     assert known(pairs[:, 0], pairs[:, 1]).all()
-    # Eight labels in each dataset with labels, and a number for each text of a retrieval pair.
-    counts = [len(np.unique(labels[labels[:, 1] == dataset, 2:])) for dataset in np.unique(labels[:, 1])]
-    assert counts == [2 * SIZES["train"]] * 2 + [8] * 3
-    # The same label, or text, of two datasets is not the same number.
-    assert len(np.unique(labels[:, 2:])) == sum(counts)
+    anchors, positives = (torch.from_numpy(labels[:, place]) for place in (2, 3))
+    masked = made.known(anchors[:, None], positives).numpy()
+    datasets = [labels[:, 1] == dataset for dataset in np.unique(labels[:, 1])]
+    # The same label, or text, of two datasets is not the same.
+    assert masked.sum() == sum(masked[np.ix_(own, own)].sum() for own in datasets)
+    # Each retrieval pair is alone; of eight labels, each is that of an eighth of the pairs.
+    own = [masked[np.ix_(rows, rows)] for rows in datasets]
+    assert [each.sum() for each in own[:2]] == [SIZES["train"]] * 2
+    assert all(len(np.unique(each, axis=0)) == 8 for each in own[2:])
     texts = dict(zip(made.columns[0].to_pylist(), labels[:, 2].tolist(), strict=True))
     assert len(texts) == len(labels)
+
+
+def test_what_another_dataset_of_the_task_links_is_no_negative() -> None:
+    rows = {"one": [("a", "b"), ("c", "d")], "two": [("a", "d"), ("e", "f")]}
+    frames = {
+        name: pd.DataFrame(pairs, columns=["anchor", "positive"]).assign(split="train")
+        for name, pairs in rows.items()
+    }
+    frames["one"].loc[2] = ("x", "y", "validation")
+    made = training(compile_tasks({"search": {"kind": "retrieval", "datasets": frames}}), instructions=False)
+    asked, found = (made.columns[side].to_pylist() for side in (0, 1))
+    numbers = torch.from_numpy(made.numbers)
+    masked = made.known(numbers[:, 0, None], numbers[None, :, 1])
+    known = {*rows["one"], *rows["two"]}
+    assert masked.tolist() == [[(one, other) in known for other in found] for one in asked]
+
+
+def test_a_text_of_two_labels_is_no_negative_of_either() -> None:
+    rows = [("first", "A"), ("second", "A"), ("both", "A"), ("both", "B"), ("third", "B"), ("fourth", "B")]
+    frame = pd.DataFrame([*rows, ("x", "A"), ("y", "A")], columns=["text", "label"])
+    frame["split"] = ["train"] * len(rows) + ["validation"] * 2
+    tasks = compile_tasks({"groups": {"kind": "clustering", "datasets": {"some": frame}}})
+    made = training(tasks, instructions=False)
+    asked, found = (made.columns[side].to_pylist() for side in (0, 1))
+    labels: dict[str, set[str]] = {}
+    for text, label in rows:
+        labels.setdefault(text, set()).add(label)
+    numbers = torch.from_numpy(made.numbers)
+    masked = made.known(numbers[:, 0, None], numbers[None, :, 1])
+    assert masked.tolist() == [[bool(labels[one] & labels[other]) for other in found] for one in asked]
 
 
 def test_only_pairs_are_known_positives_where_texts_are_in_several() -> None:

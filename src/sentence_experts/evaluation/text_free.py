@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.evaluation.scorers import domains_of, rows_of
+from sentence_experts.evaluation.scorers import TFIDF_FEATURES, domains_of, rows_of
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import announce
 
@@ -28,7 +28,6 @@ TIMES_CITED = "times cited"
 # Scores that only tell how the pairs were made: a warning if one does.
 CONSTRUCTION_SCORES = (TIMES_CITED, FREQUENCY, EACH_TEXT)
 FOLDS = 5
-TFIDF_FEATURES = 4096
 # Bound of ROC-AUC: the whole interval lies above it, or below 1 minus it.
 SUSPICIOUS = 0.55
 

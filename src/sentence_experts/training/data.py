@@ -142,7 +142,6 @@ class TaskPairs:
     """Tasks (`compile_tasks`); texts of a pair, or of one label, are positives."""
 
     tasks: Tasks
-    labels = None
     unit = None
 
     @property
@@ -166,11 +165,26 @@ class TaskPairs:
         """Return the keys of anchors and positives of `training_pairs`, columns as in known links."""
         return pairs.select(KEYS[:2]).rename_columns(LINKS_SCHEMA.names)
 
+    @property
+    def labels(self) -> pa.Table:
+        """Keys of labelled texts of the train splits, `id`, and their `label`; a text may have several.
+
+        A label of one dataset is not that of another one.
+        """
+        tables = [pa.table({"id": pa.array([], pa.string()), "label": pa.array([], pa.string())})]
+        for route in filter(lambda route: self._has_labels(route.name), self.routes):
+            for source in route.sources:
+                part = self.tasks.pairs(route.name, source, "train")
+                label = _make_keys(part["group"], route.name, source)
+                for side in ("anchor_id", "positive_id"):
+                    tables.append(pa.table({"id": _make_keys(part[side], route.name), "label": label}))
+        return pa.concat_tables(tables)
+
     def _has_labels(self, task: str) -> bool:
         return self.tasks.task_file.tasks[task].of.labelled
 
     def training_pairs(self, routes: Sequence[TrainedRoute]) -> pa.Table:
-        """Return the pairs of the train splits; a key is a label or a text of a dataset.
+        """Return the pairs of the train splits; a key is a text of a task.
 
         Raises:
             InputError: a task has none.
@@ -182,9 +196,7 @@ class TaskPairs:
                 raise InputError(f"{self.tasks.name}: task {route.name} has no training pairs")
             for source, part in parts.items():
                 names = [pa.array([name] * part.num_rows, pa.string()) for name in (route.name, source)]
-                ids = ("group", "group") if self._has_labels(route.name) else ("anchor_id", "positive_id")
-                own = (part[name].combine_chunks() for name in ids)
-                keys = [pa.chunked_array([pc.binary_join_element_wise(*names, each, "\0")]) for each in own]
+                keys = [_make_keys(part[name], route.name) for name in ("anchor_id", "positive_id")]
                 tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], *keys))
         return pa.concat_tables(tables)
 
@@ -270,6 +282,11 @@ def _groups_of(pairs: pa.Table) -> Numbers:
     """Number the groups of pairs that share a text, directly or through other pairs."""
     ends = zip(pairs["anchor"].to_pylist(), pairs["positive"].to_pylist(), strict=True)
     return np.array(number_linked(list(ends)), dtype=np.int64)
+
+
+def _make_keys(values: pa.ChunkedArray, *within: str) -> pa.ChunkedArray:
+    """Return values as keys, which others than those `within` the same task or dataset do not have."""
+    return pc.binary_join_element_wise(*map(pa.scalar, within), values, "\0")
 
 
 def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.ChunkedArray) -> pa.Table:

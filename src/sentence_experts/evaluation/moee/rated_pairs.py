@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import RatedColumns
+from sentence_experts.moee.embedder import MIN_PAIRS
 from sentence_experts.tables import read_columns
 from sentence_experts.tasks.rows import read
 from sentence_experts.tasks.task_file import KINDS, Source
 
 logger = logging.getLogger(__name__)
-
-MIN_PAIRS = 10
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
 
-from sentence_experts.evaluation.estimates import runs_of_datasets
+from sentence_experts.evaluation.estimates import Estimate, runs_of_datasets
 from sentence_experts.evaluation.results import (
     SEEDS_NEEDED,
     Difference,
@@ -39,7 +38,6 @@ TYPES = (
     "Summarization",
 )
 AVERAGE, MAIN_SCORE = View("average"), "main_score"  # view and metric of the differences
-LEVEL = 0.95
 
 Bounds = tuple[float, float]
 
@@ -169,5 +167,5 @@ def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
     spread = float(values.std(ddof=1)) if count > 1 else None
     if spread is None or count < SEEDS_NEEDED:
         return Score(mean, spread)
-    half = float(t.isf((1 - LEVEL) / 2, count - 1)) * spread / count**0.5
-    return Score(mean, spread, (mean - half, mean + half))
+    interval = Estimate(mean, spread / count**0.5, count - 1).interval(-np.inf, np.inf)
+    return Score(mean, spread, (interval.low, interval.high))
