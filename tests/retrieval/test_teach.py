@@ -145,6 +145,29 @@ def test_what_is_taught_on_prompts_of_a_dense_model_keeps_them(
     assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
 
 
+@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
+def test_a_second_route_on_one_that_was_written_keeps_its_prompts_and_heads(
+    corpus: Path, plain_model: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+    model = load(plain_model, device="cpu")
+    model.prompts = {"query": "question: ", "document": "paper: "}
+    teach(model, corpus, examples(query=QUERY), name="first", profile="twice")
+    first = add_taught_route(model, corpus, "first", profile="twice")
+    others = [row | {"similar": place % 2 == 0} for place, row in enumerate(examples(query="sleep"))]
+    teach(first, corpus, others, name="second", profile="twice", on="first")
+    options: Any = {"route": "second", "top_k": 40, "sentences": False}
+    beside = sentence_experts.search(first, corpus, QUERY, profile="twice", **options)
+    made = add_taught_route(first, corpus, "second", profile="twice")
+    assert [made.prompts[name].split("]")[1] for name in ("second", "second query")] == [
+        "paper: ",
+        "question: ",
+    ]
+    inside = sentence_experts.search(made, corpus, QUERY, **options)
+    scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+
+
 def test_prompts_that_the_pooling_leaves_out_are_refused(corpus: Path, plain_model: Path) -> None:
     model = load(plain_model, device="cpu")
     model.prompts = {"clustering": "group these: "}
@@ -391,9 +414,9 @@ def test_marks_of_an_exported_list_name_the_same_papers(tmp_path: Path, paper: s
 
 
 def test_a_route_is_not_called_as_its_model(corpus: Path, plain_model: Path) -> None:
-    name = BatchEncoder.open(plain_model).name
-    with pytest.raises(UsageError, match=f"has a route '{name}' already, or is called so"):
-        teach(plain_model, corpus, examples(12), name=name)
+    for name in (BatchEncoder.open(plain_model).name, BatchEncoder.open(plain_model).name.upper()):
+        with pytest.raises(UsageError, match=f"has a route '{name}' already, or is called so"):
+            teach(plain_model, corpus, examples(12), name=name)
 
 
 def test_a_change_to_the_same_is_no_step_to_undo(corpus: Path) -> None:

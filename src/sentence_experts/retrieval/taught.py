@@ -181,7 +181,7 @@ class ProfileState(BaseModel):
             check_route_names([name], ["others"])
         except ValueError as error:
             raise UsageError(f"`{parameter}`: {error}") from None
-        if name in taken:
+        if name.casefold() in {each.casefold() for each in taken}:  # the server does not look at case
             raise UsageError(f"`{parameter}`: the model has a route {name!r} already, or is called so")
 
     def rename(self, name: str, to: str, taken: Set[str] = frozenset()) -> None:

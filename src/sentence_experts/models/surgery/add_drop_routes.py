@@ -28,6 +28,7 @@ from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.route_tokens import domain_token
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.models.sources import notes_of
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers, read_peft
@@ -193,8 +194,10 @@ def with_heads(
             _check_place(opened, route, None, None)
             plan = plan.with_route(route)
         encoder = _with_plan(opened, plan, _keep_experts(opened))
-        for name in added:
-            encoder.prompts[name] = f"{encoder.prompts[name]}{below.instruction or ''}"
+        if on is not None:
+            text = opened.prompts.get(on) or below.instruction or ""
+            for name in added:
+                encoder.prompts[name] = domain_token(name) + text.removeprefix(domain_token(on))
     for name, given in heads.items():
         head, (weight, bias) = encoder.head(name), (np.asarray(each) for each in given)
         shapes = tuple(head.weight.shape), tuple(head.bias.shape)
