@@ -326,6 +326,21 @@ def test_a_stated_negative_that_another_row_links_is_no_negative(caplog: pytest.
     assert pairs.split("train").to_pandas()["negative"].str.startswith("wrong").all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mined_negative_of_training_is_in_no_other_set(seed: int) -> None:
+    mined = (np.arange(100) + np.random.default_rng(0).integers(1, 100, 100)) % 100
+    rows = [
+        {"anchor": f"Question {n}", "positive": f"Answer {n}", "negative": f"ANSWER {other}."}
+        for n, other in enumerate(mined)
+    ]
+    pairs = import_pairs(rows, seed=seed)
+    train = pairs.split("train").to_pandas()
+    negatives = {text.strip(".").lower() for text in train["negative"].dropna()}
+    assert negatives
+    for name in ("validation", "test"):
+        assert not negatives & {text.lower() for text in texts(pairs, name)}
+
+
 def test_a_pair_is_evaluated_once_however_many_negatives_it_has() -> None:
     rows = [
         {"anchor": f"question {n}", "positive": f"answer {n}", "negative": f"wrong {n} {k % 4}"}
