@@ -581,6 +581,13 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         "Related: doi:10.1000/other",
         "Translated from the German: PMID: 999",
         "Review of: Smith A. Dreams. doi: 10.1000/other",
+        "Code: https://doi.org/10.1000/other",
+        "Dataset: doi:10.1000/other",
+        "Extended version in J Sleep. 2001. doi: 10.1000/other",
+        "Thesis version: https://doi.org/10.1000/other",
+        "Contradicted by https://doi.org/10.1000/other",
+        "Compare PMID: 999",
+        "We used their data (https://doi.org/10.1000/other)",
     ],
 )
 def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
@@ -621,6 +628,9 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
         "A bias correction was applied. PMID: 999",
         "Retraction force was measured. PMID: 999",
         "Open data. PMID: 999",
+        "Available online at: https://pubmed.ncbi.nlm.nih.gov/999/",
+        "Link: https://pubmed.ncbi.nlm.nih.gov/999",
+        "J Sleep. 2001 Jan;12(3):45-50. PMID: 999. Epub 2001",
         "PMID: 999. See also PMID: 5",
         "Last update: 2020. PMID: 999",
         "Comment: a good paper. PMID: 999",

@@ -181,6 +181,13 @@ def test_doi_in_text_needs_a_prefix() -> None:
         ("https://login.proxy.edu/login?url=https://doi.org/10.1000/abc", "10.1000/abc"),
         ("https://google.com/url?q=https://doi.org/10.1000/abc&sa=D", "10.1000/abc"),
         ("https://x.org/doi/10.1000/abc/", "10.1000/abc"),
+        (
+            "https://onlinelibrary.wiley.com/doi/10.1002/0471142905.hg0401s45/otherversions",
+            "10.1002/0471142905.hg0401s45",
+        ),
+        ("https://x.org/doi/10.1000%2Fabc%2Ffull", "10.1000/abc"),
+        ("https://dv.org/x?persistentId=doi:10.7910/DVN/MAY4YN&version=3.0", "10.7910/dvn/may4yn"),
+        ("https://datadryad.org/resource/doi:10.5061/dryad.sn878g4?show=full", "10.5061/dryad.sn878g4"),
     ],
 )
 def test_the_doi_in_a_publisher_s_address(address: str, doi: str) -> None:

@@ -81,7 +81,8 @@ def _trim(doi: str) -> str | None:
 _PARAMETERS = re.compile(r"[?&][a-z_]+=\S*", re.IGNORECASE)
 # Ends of publishers' addresses behind a DOI; of bioRxiv and medRxiv the version is one too.
 _PAGE = re.compile(
-    r"(?<=[^/])(?:/(?:full|abstract|fulltext|e?pdf|html?|xml|meta|reader|information|figures|tables|suppl_file|-)"
+    r"(?<=[^/])(?:/(?:full|abstract|fulltext|e?pdf|html?|xml|meta|reader|information|figures|tables|suppl_file|-"
+    r"|references|summary|citedby|suppinfo|enhancedabs|otherversions)"
     r"(?:[/.].*)?|\.(?:pdf|aspx|full|short|long)(?:\.pdf)?)\W*$",
     re.IGNORECASE,
 )
@@ -99,7 +100,8 @@ def _cut_page(url: str) -> str:
     """
     if (place := url.lower().rfind("doi.org/")) >= 0:  # behind the address of a proxy, perhaps
         return url[:place] + _PARAMETERS.sub("", url[place:])
-    if (found := re.search(r"10\.\d{4,}(?:/|%2f)", url, re.I)) is None:
+    url = re.sub("%2f", "/", url, flags=re.I)
+    if (found := re.search(r"10\.\d{4,}/", url)) is None:
         return url
     before, prefix, rest = url[: found.start()], found.group(), url[found.end() :]
     rest = re.split(r"[?#]|&(?=[a-z_]+=)|;jsessionid=", rest, maxsplit=1, flags=re.I)[0]

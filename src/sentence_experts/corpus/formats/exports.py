@@ -31,7 +31,7 @@ from sentence_experts.storage import sha256_text
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
-_LABELLED = re.compile(r"\b(PMID|PMCID|DOI):\s*(\S+)", re.IGNORECASE)
+_LABELLED = re.compile(r"(?<![/=])\b(PMID|PMCID|DOI):\s*(\S+)", re.IGNORECASE)
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
 _LANGUAGES = {
     name: code
@@ -63,7 +63,8 @@ _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 _NOTICES = r"(?:correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
 # Words that do so where a line or sentence begins with them: "Immune response to malaria" does not.
 _RELATED = (
-    r"(?:addend\w+|companion|data|preprint|related|response|review|supplement\w*|translat\w+)(?: \w+){0,2}?"
+    r"(?:addend\w+|code|companion|data\w*|extended|preprint|related|response|review\w*|supplement\w*|thesis|translat\w+)"
+    r"(?: \w+){0,2}?"
 )
 _OF_OTHERS = re.compile(
     rf"(?:(?:^|(?<=[.;\n]))\s*(?:see\b|{_RELATED}\s*(?:(?:on|in|of|to|for|from|at)\b|:))"
@@ -71,6 +72,12 @@ _OF_OTHERS = re.compile(
     rf"|\b{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
     re.I,
 )
+# An identifier behind a word of a sentence, as in "contradicted by doi: 10.1000/abc".
+_IN_SENTENCE = re.compile(
+    r"(?<![^\s(])(?!(?:doi|pmid|pmcid|pmc|url|link|and)\b)[^\W\d_]+[:,]?\s+\(?((?:doi|pmid|pmcid)\b[:\s]*\S+|https?://\S+)",
+    re.I,
+)
+_AVAILABLE = re.compile(r"\bavailable(?: online)?(?: at| from| via)?:?\s+\S+$", re.I)
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -165,8 +172,8 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    for address in (_OF_OTHERS.sub("", each) for each in stated.get("addresses", ()) if each):
-        for kind, value in _find_identifiers(address):
+    for address in filter(None, stated.get("addresses", ())):
+        for kind, value in _find_identifiers(_cut_others(address)):
             identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
@@ -191,6 +198,16 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         keywords=unique(lists["keywords"]),
         mesh=unique(lists["mesh"]),
     )
+
+
+def _cut_others(note: str) -> str:
+    """Return a note without what names other works."""
+
+    def cut(match: re.Match[str]) -> str:
+        return match[0] if _AVAILABLE.search(note, 0, match.end()) else ""
+
+    note = _OF_OTHERS.sub("", note)
+    return _IN_SENTENCE.sub(cut, note)
 
 
 def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
