@@ -205,3 +205,7 @@ def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:
     assert identifiers_in_url("https://europepmc.org/article/MED/12345678") == (None, "12345678", None)
     assert identifiers_in_url("https://europepmc.org/article/PMC/PMC12345") == (None, None, "PMC12345")
     assert identifiers_in_url("https://www.niehs.nih.gov/news/article/2019") == (None, None, None)
+    for address in ("www.ncbi.nlm.nih.gov/pmc/article/PMC12345", "europepmc.org/articles/PMC/PMC12345"):
+        assert identifiers_in_url(f"https://{address}") == (None, None, "PMC12345")
+    two = "https://doi.org/10.1000/abc?utm_source=x; https://doi.org/10.2000/def"
+    assert normalise_doi(two) == "10.1000/abc"

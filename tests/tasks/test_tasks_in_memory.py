@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from datasets import ClassLabel, Dataset, Features, Value
 
 from helpers.small_tasks import moods, questions
 from sentence_experts.errors import InputError, UsageError
@@ -70,6 +71,17 @@ def test_cells_that_say_that_nothing_is_known_are_no_labels_or_groups() -> None:
     assert sum(map(len, labels)) == 50
     assert {each for own in labels for each in own} == {each["label"] for each in moods(3)}
     assert all(labels), "rows without a group are apart"
+
+
+def test_a_class_label_may_be_a_score() -> None:
+    kinds = ClassLabel(names=["not_equivalent", "equivalent"])
+    rows = {"anchor": [f"a {n}" for n in range(40)], "positive": [f"b {n}" for n in range(40)]}
+    rows |= {"split": ["test"] * 40}
+    features = Features(dict.fromkeys(rows, Value("string")) | {"label": kinds})
+    dataset = Dataset.from_dict({**rows, "label": [n % 2 for n in range(40)]}, features)
+    task = {"kind": "pair_classification", "datasets": {"mrpc": {"table": dataset, "score": "label"}}}
+    pairs = compile_tasks({"same": task}).pairs("same", "mrpc", "test")
+    assert pairs["score"].to_pylist() == [n % 2 for n in range(40)]
 
 
 @pytest.mark.parametrize("name", [None, "held out"])

@@ -139,6 +139,10 @@ def test_a_large_group_of_pairs_is_for_training() -> None:
     (part,) = open_data(queries)
     assert isinstance(part, LinkedPairs)
     assert {*part.pairs.split("validation")["anchor"].to_pylist()} == {"query 4"}, "the smallest group"
+    two = [{"anchor": f"query {n // 30}", "positive": f"answer {n}"} for n in range(50)]
+    (part,) = open_data(two)
+    assert isinstance(part, LinkedPairs)
+    assert part.pairs.split("train").num_rows == 50, "two fifths would be too many"
 
 
 def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) -> None:

@@ -95,6 +95,27 @@ def test_what_another_dataset_of_the_task_links_is_no_negative() -> None:
     assert masked.tolist() == [[(one, other) in known for other in found] for one in asked]
 
 
+def test_texts_that_differ_in_case_alone_are_one() -> None:
+    rows = [
+        ("What is it?", "A disease"),
+        ("what is it", "a fever"),
+        ("Is it bad?", "Yes."),
+        ("Is it rare?", "yes"),
+    ]
+    frame = pd.DataFrame([*rows, ("x", "y")], columns=["anchor", "positive"])
+    frame["split"] = ["train"] * len(rows) + ["validation"]
+    made = training(
+        compile_tasks({"search": {"kind": "retrieval", "datasets": {"some": frame}}}), instructions=False
+    )
+    asked, found = (made.columns[side].to_pylist() for side in (0, 1))
+    numbers = torch.from_numpy(made.numbers)
+    masked = made.known(numbers[:, 0, None], numbers[None, :, 1])
+    known = {(one.strip("?").lower(), other.strip(".").lower()) for one, other in rows}
+    assert masked.tolist() == [
+        [(one.strip("?").lower(), other.strip(".").lower()) in known for other in found] for one in asked
+    ]
+
+
 def test_a_text_of_two_labels_is_no_negative_of_either() -> None:
     rows = [("first", "A"), ("second", "A"), ("both", "A"), ("both", "B"), ("third", "B"), ("fourth", "B")]
     frame = pd.DataFrame([*rows, ("x", "A"), ("y", "A")], columns=["text", "label"])

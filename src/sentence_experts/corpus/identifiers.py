@@ -40,7 +40,8 @@ _PMID_URL = re.compile(
 )
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
 _PMCID_URL = re.compile(
-    r"/(?:pmc/)?(?:articles/(?:PMC)?|article/PMC/(?:PMC)?)0*([1-9]\d{0,9})\b", re.IGNORECASE
+    r"/(?:pmc/)?(?:articles/(?:PMC/)?(?:PMC)?|article/(?:PMC/)?PMC|article/PMC/)0*([1-9]\d{0,9})\b",
+    re.IGNORECASE,
 )
 _OPENALEX = re.compile(r"(?:https?://(?:api\.)?openalex\.org/(?:works/)?|openalex:)?w0*([1-9]\d{0,14})", re.I)
 
@@ -98,8 +99,8 @@ def _cut_page(url: str) -> str:
     >>> _cut_page("https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full")
     'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
     """
-    if (place := url.lower().rfind("doi.org/")) >= 0:  # behind the address of a proxy, perhaps
-        return url[:place] + _PARAMETERS.sub("", url[place:])
+    if found := re.search(r"doi\.org/(?=(?:doi:)?10\.)", url, re.I):  # behind the address of a proxy, perhaps
+        return url[: found.start()] + _PARAMETERS.sub("", url[found.start() :])
     url = re.sub("%2f", "/", url, flags=re.I)
     if (found := re.search(r"10\.\d{4,}/", url)) is None:
         return url

@@ -107,9 +107,9 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     if source.corpus is not None:
         opened = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
-        opened = _open_hub(source, source.hub, wanted, folder)
+        opened = _open_hub(source, source.hub, wanted, folder, source.columns(kind).get("score", ()))
     elif source.table is not None:
-        opened = _open_table(source.table, wanted)
+        opened = _open_table(source.table, wanted, source.columns(kind).get("score", ()))
     else:
         opened = _open_files(source, wanted, folder)
     splits, records, described = opened
@@ -182,7 +182,7 @@ def _open_corpus(path: Path, wanted: list[str]) -> Opened:
     return (), records(), {"corpus": {"fingerprint": corpus.fingerprint()}}
 
 
-def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Opened:
+def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
     require("datasets", "models")
     from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
 
@@ -203,7 +203,9 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
         record
         for split, name in splits.items()
         for record in _number_rows(
-            f"{hub} {name} ", _name_labels(loaded[name].features, loaded[name]), None if is_whole else split
+            f"{hub} {name} ",
+            _name_labels(loaded[name].features, loaded[name], scores),
+            None if is_whole else split,
         )
     )
     fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
@@ -211,20 +213,29 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
     return () if is_whole else tuple(splits), records, described
 
 
-def _name_labels(features: Mapping[str, Any], rows: Iterable[Values]) -> Iterator[Values]:
-    """Return rows of the datasets library, with the names of a ClassLabel for its numbers; -1 is no label."""
-    named = {name: each.int2str for name, each in features.items() if hasattr(each, "int2str")}
+def _name_labels(
+    features: Mapping[str, Any], rows: Iterable[Values], scores: Sequence[str]
+) -> Iterator[Values]:
+    """Return rows of the datasets library, with the names of a ClassLabel for its numbers, but in `scores`.
+
+    A label of -1 is none.
+    """
+    named = {
+        name: each.int2str
+        for name, each in features.items()
+        if hasattr(each, "int2str") and name not in scores
+    }
     for row in rows:
         numbers = {name: None if row[name] == -1 else row[name] for name in named}
         yield row | {name: n if n is None else named[name](n) for name, n in numbers.items()}
 
 
-def _open_table(given: Any, wanted: list[str]) -> Opened:
+def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
     rows = table.to_pylist()
     is_dataset = type(given).__module__.partition(".")[0] == "datasets"
-    records = _number_rows("", _name_labels(given.features, rows) if is_dataset else rows, None)
+    records = _number_rows("", _name_labels(given.features, rows, scores) if is_dataset else rows, None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
     return _read_splits("the table", table.column_names, records, {"table": described})
 

@@ -176,8 +176,8 @@ class TaskPairs:
             for source in route.sources:
                 part = self.tasks.pairs(route.name, source, "train")
                 label = _make_keys(part["group"], route.name, source)
-                for side in ("anchor_id", "positive_id"):
-                    tables.append(pa.table({"id": _make_keys(part[side], route.name), "label": label}))
+                for keys in _make_text_keys(part, route.name):
+                    tables.append(pa.table({"id": keys, "label": label}))
         return pa.concat_tables(tables)
 
     def _has_labels(self, task: str) -> bool:
@@ -196,8 +196,11 @@ class TaskPairs:
                 raise InputError(f"{self.tasks.name}: task {route.name} has no training pairs")
             for source, part in parts.items():
                 names = [pa.array([name] * part.num_rows, pa.string()) for name in (route.name, source)]
-                keys = [_make_keys(part[name], route.name) for name in ("anchor_id", "positive_id")]
-                tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], *keys))
+                tables.append(
+                    _with_keys(
+                        [*names, *(part[name] for name in COLUMNS)], *_make_text_keys(part, route.name)
+                    )
+                )
         return pa.concat_tables(tables)
 
     def validation_pairs(self, route: TrainedRoute) -> list[pa.Table]:
@@ -261,19 +264,23 @@ def _open_part(data: Any) -> TrainingPart:
 
 
 def _hold_out(pairs: pa.Table) -> Pairs:
-    """Make a train and a validation split of whole groups; those that are too large are for training."""
+    """Make a train and a validation split of whole groups; those that are too large are for training.
+
+    If all are, the smallest is held out, but no more than a third of the pairs.
+    """
     groups = _groups_of(pairs)
     distinct, sizes = np.unique(groups, return_counts=True)
     room = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(groups))))
-    if len(distinct) == 1:
-        logger.warning("all pairs are joined by texts that they share, so none is held out for validation")
-        return Pairs.from_tables(train=pairs)
     chosen = []
     for place in np.random.default_rng(0).permutation(len(distinct)).tolist():
         if sizes[place] <= room:
             chosen.append(distinct[place])
             room -= sizes[place]
-    chosen = chosen or [distinct[sizes.argmin()]]
+    if not chosen and sizes.min() <= min(MAX_HELD_OUT, len(groups) // 3):
+        chosen = [distinct[sizes.argmin()]]
+    if len(chosen) in (0, len(distinct)):
+        logger.warning("too many pairs are joined by texts that they share: none is held out for validation")
+        return Pairs.from_tables(train=pairs)
     held_out = pa.array(np.isin(groups, chosen))
     return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))
 
@@ -287,6 +294,17 @@ def _groups_of(pairs: pa.Table) -> Numbers:
 def _make_keys(values: pa.ChunkedArray, *within: str) -> pa.ChunkedArray:
     """Return values as keys, which others than those `within` the same task or dataset do not have."""
     return pc.binary_join_element_wise(*map(pa.scalar, within), values, "\0")
+
+
+def _make_text_keys(pairs: pa.Table, task: str) -> list[pa.ChunkedArray]:
+    """Return the keys of anchors and positives, equal for texts that differ in case and punctuation alone."""
+    keys = []
+    for text in (pairs["anchor"], pairs["positive"]):
+        folded = fold_texts(text)
+        own = pc.if_else(pc.equal(folded, ""), text, folded).to_pylist()
+        short = pa.array([sha256_text(each)[:16] for each in own], pa.string())  # texts take much memory
+        keys.append(_make_keys(pa.chunked_array([short]), task))
+    return keys
 
 
 def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.ChunkedArray) -> pa.Table:

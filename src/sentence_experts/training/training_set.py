@@ -146,8 +146,8 @@ def number_texts(
         linked = part.links(table)
         ends = np.stack([find_places(linked[name], known) for name in ("left_id", "right_id")])
         links.append(ends[:, (ends != NONE).all(axis=0)] + count)
-        if part.labels is not None:
-            ids, names = find_places(part.labels["id"], known), find_distinct(part.labels["label"])[1]
+        if (own := part.labels) is not None:
+            ids, names = find_places(own["id"], known), find_distinct(own["label"])[1]
             labels.append(np.stack([ids + count, names + label_count])[:, ids != NONE])
             label_count += int(names.max(initial=-1)) + 1
         count += len(known)

@@ -61,15 +61,16 @@ _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
 _NOTICES = r"(?:correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
-# Words that do so where a line or sentence begins with them: "Immune response to malaria" does not.
+# Words that do so where a line or sentence begins with them, and the other work follows.
 _RELATED = (
-    r"(?:addend\w+|code|companion|data\w*|extended|preprint|related|response|review\w*|supplement\w*|thesis|translat\w+)"
-    r"(?: \w+){0,2}?"
+    r"(?:code|companion|data(?:sets?)?|preprint|related|response|review(?:ed)?|supplement(?:s|al|ary)?|thesis"
+    r"|translat(?:ion|ed))\b(?: (?!(?:title|source|doi|pmid)\b)\w+){0,2}?"
+    r"\s*(?:\b(?:on|in|of|to|for|from|at)\b\s*(?::|(?=https?:|doi\b|pmid\b|10\.))|:)"
 )
 _OF_OTHERS = re.compile(
-    rf"(?:(?:^|(?<=[.;\n]))\s*(?:see\b|{_RELATED}\s*(?:(?:on|in|of|to|for|from|at)\b|:))"
-    rf"|\b(?:{_NOTICES}|cited|comment|reply|summary for patients|update)\s*(?:on|in|of|to|for|from)\b\s*:?"
-    rf"|\b{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
+    rf"(?:(?:^|\n|[.;]\s)\s*(?:see\b|{_RELATED})"
+    rf"|\b(?:{_NOTICES}|addend\w+|cited|comment|extended version|reply|summary for patients|update)"
+    rf"\s*(?:on|in|of|to|for|from)\b\s*:?|\b{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
     re.I,
 )
 # An identifier behind a word of a sentence, as in "contradicted by doi: 10.1000/abc".
