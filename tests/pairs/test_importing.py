@@ -335,6 +335,7 @@ def test_a_mined_negative_of_training_is_in_no_other_set(seed: int) -> None:
     ]
     pairs = import_pairs(rows, seed=seed)
     train = pairs.split("train").to_pandas()
+    assert len(train) > 20
     negatives = {text.strip(".").lower() for text in train["negative"].dropna()}
     assert negatives
     for name in ("validation", "test"):

@@ -82,6 +82,10 @@ def test_a_class_label_may_be_a_score() -> None:
     task = {"kind": "pair_classification", "datasets": {"mrpc": {"table": dataset, "score": "label"}}}
     pairs = compile_tasks({"same": task}).pairs("same", "mrpc", "test")
     assert pairs["score"].to_pylist() == [n % 2 for n in range(40)]
+    graded = Dataset.from_dict({**rows, "label": ["10", "5", "1", "0"] * 10}).class_encode_column("label")
+    rated = {"kind": "sts", "datasets": {"some": {"table": graded, "score": "label"}}}
+    pairs = compile_tasks({"rated": rated}).pairs("rated", "some", "test")
+    assert pairs["score"].to_pylist() == [10, 5, 1, 0] * 10
 
 
 @pytest.mark.parametrize("name", [None, "held out"])

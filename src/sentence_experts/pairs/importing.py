@@ -287,10 +287,15 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
         assignment = _keep_sets(known, split[whole["row"].to_numpy()])
     tables = _add_negatives(whole, pairs, known, assignment, config, rng)
     # A stated negative of a training pair belongs to its row, and is not a row itself.
-    of_rows, of_negatives = np.split(assignment.pairs.copy(), [table.num_rows])
-    stated = whole["row"].to_numpy()[table.num_rows :]
-    of_rows[stated[(of_negatives != TRAIN) & (of_rows[stated] == TRAIN)]] = CROSSING
-    tables["train"] = table.take(np.flatnonzero(of_rows == TRAIN))
+    of_rows, of_negatives = np.split(assignment.pairs, [table.num_rows])
+    trained = np.flatnonzero(of_rows == TRAIN)
+    tables["train"] = table.take(trained)
+    elsewhere = np.isin(trained, whole["row"].to_numpy()[table.num_rows :][of_negatives != TRAIN])
+    if elsewhere.any():
+        logger.info(f"{elsewhere.sum():,} negatives of training pairs are left out: they are in other sets")
+        place = table.column_names.index(NEGATIVE)
+        kept = pc.if_else(pa.array(elsewhere), None, tables["train"][NEGATIVE])
+        tables["train"] = tables["train"].set_column(place, NEGATIVE, kept)
     if left_out := int((of_rows == CROSSING).sum()):
         logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
     seen = 0

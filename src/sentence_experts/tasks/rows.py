@@ -216,18 +216,25 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
 def _name_labels(
     features: Mapping[str, Any], rows: Iterable[Values], scores: Sequence[str]
 ) -> Iterator[Values]:
-    """Return rows of the datasets library, with the names of a ClassLabel for its numbers, but in `scores`.
+    """Return rows of the datasets library, with the names of a ClassLabel for its numbers; -1 is no label.
 
-    A label of -1 is none.
+    `scores` stay numbers, where the names are not numbers themselves.
     """
     named = {
-        name: each.int2str
+        name: each.int2str if name not in scores or all(map(_is_number, each.names)) else int
         for name, each in features.items()
-        if hasattr(each, "int2str") and name not in scores
+        if hasattr(each, "int2str")
     }
     for row in rows:
         numbers = {name: None if row[name] == -1 else row[name] for name in named}
         yield row | {name: n if n is None else named[name](n) for name, n in numbers.items()}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:

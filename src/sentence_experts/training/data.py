@@ -279,7 +279,9 @@ def _hold_out(pairs: pa.Table) -> Pairs:
     if not chosen and sizes.min() <= min(MAX_HELD_OUT, len(groups) // 3):
         chosen = [distinct[sizes.argmin()]]
     if len(chosen) in (0, len(distinct)):
-        logger.warning("too many pairs are joined by texts that they share: none is held out for validation")
+        logger.warning(
+            "no pairs are held out for validation: there are too few, or texts that they share join too many"
+        )
         return Pairs.from_tables(train=pairs)
     held_out = pa.array(np.isin(groups, chosen))
     return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))

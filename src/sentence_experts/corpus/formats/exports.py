@@ -31,7 +31,7 @@ from sentence_experts.storage import sha256_text
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
-_LABELLED = re.compile(r"(?<![/=])\b(PMID|PMCID|DOI):\s*(\S+)", re.IGNORECASE)
+_LABELLED = re.compile(r"\b(PMID|PMCID|(?<![/=])DOI):\s*(\S+)", re.IGNORECASE)
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
 _LANGUAGES = {
     name: code
@@ -60,25 +60,27 @@ _TYPES = {
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
-_NOTICES = r"(?:correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
+_NOTICES = r"(?:addend\w+|correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
+_IDENTIFIER = r"(?:https?:|doi\b|pmid\b|pmcid\b|10\.)"
+_TO = r"\s*\b(?:on|in|of|to|for|from|at)\b\s*"
 # Words that do so where a line or sentence begins with them, and the other work follows.
 _RELATED = (
     r"(?:code|companion|data(?:sets?)?|preprint|related|response|review(?:ed)?|supplement(?:s|al|ary)?|thesis"
-    r"|translat(?:ion|ed))\b(?: (?!(?:title|source|doi|pmid)\b)\w+){0,2}?"
-    r"\s*(?:\b(?:on|in|of|to|for|from|at)\b\s*(?::|(?=https?:|doi\b|pmid\b|10\.))|:)"
+    r"|translat(?:ion|ed))\b(?: (?!(?:title|source|doi|pmid)\b)\w+){0,3}?"
+    rf"(?:{_TO}(?::|(?={_IDENTIFIER}))|\s*:)"
+)
+# The same with a place, such as "2001;1:2", before the identifier.
+_WITH_PLACE = (
+    r"(?:companion|preprint|related|response|supplement(?:s|al|ary)?|translat(?:ion|ed))\b(?: \w+){0,2}?"
+    rf"{_TO}(?=[^\n]*\b(?:19|20)\d\d\b\s*[;.])"
 )
 _OF_OTHERS = re.compile(
-    rf"(?:(?:^|\n|[.;]\s)\s*(?:see\b|{_RELATED})"
-    rf"|\b(?:{_NOTICES}|addend\w+|cited|comment|extended version|reply|summary for patients|update)"
+    rf"(?:(?:^|\n|[.;]\s)\s{{0,9}}(?:see\b|{_RELATED}|{_WITH_PLACE})"
+    rf"|\b(?:against|by|cf|compare|data|than|their)\b[:,]?[ \t]+\(?(?={_IDENTIFIER})"
+    rf"|\b(?:{_NOTICES}|cited|comment|extended version|reply|summary for patients|update)"
     rf"\s*(?:on|in|of|to|for|from)\b\s*:?|\b{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
     re.I,
 )
-# An identifier behind a word of a sentence, as in "contradicted by doi: 10.1000/abc".
-_IN_SENTENCE = re.compile(
-    r"(?<![^\s(])(?!(?:doi|pmid|pmcid|pmc|url|link|and)\b)[^\W\d_]+[:,]?\s+\(?((?:doi|pmid|pmcid)\b[:\s]*\S+|https?://\S+)",
-    re.I,
-)
-_AVAILABLE = re.compile(r"\bavailable(?: online)?(?: at| from| via)?:?\s+\S+$", re.I)
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -173,8 +175,8 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    for address in filter(None, stated.get("addresses", ())):
-        for kind, value in _find_identifiers(_cut_others(address)):
+    for address in (_OF_OTHERS.sub("", each) for each in stated.get("addresses", ()) if each):
+        for kind, value in _find_identifiers(address):
             identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
@@ -199,16 +201,6 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         keywords=unique(lists["keywords"]),
         mesh=unique(lists["mesh"]),
     )
-
-
-def _cut_others(note: str) -> str:
-    """Return a note without what names other works."""
-
-    def cut(match: re.Match[str]) -> str:
-        return match[0] if _AVAILABLE.search(note, 0, match.end()) else ""
-
-    note = _OF_OTHERS.sub("", note)
-    return _IN_SENTENCE.sub(cut, note)
 
 
 def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
