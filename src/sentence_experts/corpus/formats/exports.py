@@ -72,7 +72,7 @@ _RELATED = (
 # The same with a place, such as "2001;1:2", before the identifier.
 _WITH_PLACE = (
     r"(?:companion|preprint|related|response|supplement(?:s|al|ary)?|translat(?:ion|ed))\b(?: \w+){0,2}?"
-    rf"{_TO}(?=[^\n]*\b(?:19|20)\d\d\b\s*[;.])"
+    rf"{_TO}(?=[^\n]{{0,200}}?\b(?:19|20)\d\d\b\s*[;.])"
 )
 _OF_OTHERS = re.compile(
     rf"(?:(?:^|\n|[.;]\s)\s{{0,9}}(?:see\b|{_RELATED}|{_WITH_PLACE})"
