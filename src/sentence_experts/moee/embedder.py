@@ -21,7 +21,7 @@ from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.moee import DEFAULT, FILE, FITTED, FORMAT, PROMPTS, STANDARD, is_embedder
+from sentence_experts.moee import DEFAULT, FILE, FITTED, FORMAT, MIN_PAIRS, PROMPTS, STANDARD, is_embedder
 from sentence_experts.moee.moee_config import FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.transformer import MoeTransformer, read_states
@@ -46,7 +46,6 @@ CACHE_DTYPE = np.float16
 EMBEDDER = "embedder"  # name of this kind of output
 # Values of alpha to try; 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-MIN_PAIRS = 10
 
 
 class AlphaChoice(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import RatedColumns
-from sentence_experts.moee.embedder import MIN_PAIRS
+from sentence_experts.moee import MIN_PAIRS
 from sentence_experts.tables import read_columns
 from sentence_experts.tasks.rows import read
 from sentence_experts.tasks.task_file import KINDS, Source
