@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
+import sentence_experts
 from helpers.small_tasks import moods, questions
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.compile import compile_tasks
@@ -86,6 +87,18 @@ def test_a_class_label_may_be_a_score() -> None:
     rated = {"kind": "sts", "datasets": {"some": {"table": graded, "score": "label"}}}
     pairs = compile_tasks({"rated": rated}).pairs("rated", "some", "test")
     assert pairs["score"].to_pylist() == [10, 5, 1, 0] * 10
+
+
+@pytest.mark.parametrize("names", [["entailment", "not_entailment"], ["duplicate", "not duplicate"]])
+def test_a_class_label_whose_first_class_says_yes_is_no_score(names: list[str]) -> None:
+    rows = {"anchor": [f"a {n}" for n in range(40)], "positive": [f"b {n}" for n in range(40)]}
+    features = Features(dict.fromkeys(rows, Value("string")) | {"label": ClassLabel(names=names)})
+    dataset = Dataset.from_dict({**rows, "label": [n % 2 for n in range(40)]}, features)
+    task = {"kind": "pair_classification", "datasets": {"rte": {"table": dataset, "score": "label"}}}
+    with pytest.raises(InputError, match=r"no number: '(entailment|duplicate)'"):
+        compile_tasks({"same": task})
+    with pytest.raises(InputError, match="a label is 1"):
+        sentence_experts.import_pairs(dataset)
 
 
 @pytest.mark.parametrize("name", [None, "held out"])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import sentence_experts
 from sentence_experts.training.config import LOSSES, TrainConfig
+from sentence_experts.training.data import NONE
 from sentence_experts.training.losses import (
     ContrastiveLoss,
     KnownPositives,
@@ -255,6 +256,28 @@ def test_linked_mined_negatives_are_left_out_too(model: SentenceTransformer) -> 
         expected += log_share(cosines.tolist(), i, {j for k, j in left_out if k == i}) / 6
     value, _ = loss_and_gradients(made(model, "in_batch_negatives", LINKS), columns, labels)
     assert value == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("known", [None, LINKS])
+def test_what_stands_for_a_missing_negative_counts_for_nothing(
+    model: SentenceTransformer, known: list[tuple[int, int]] | None
+) -> None:
+    numbers = torch.arange(12, 18)[:, None]
+    numbers[[1, 4]] = NONE
+    labels = torch.cat([LABELS, numbers], dim=1)
+    texts = [NEGATIVES, [OTHERS[row] if row in (1, 4) else text for row, text in enumerate(NEGATIVES)]]
+    loss = made(model, "in_batch_negatives", known)
+    values = [loss_and_gradients(loss, features(model, TEXTS, OTHERS, each), labels) for each in texts]
+    assert values[0][0] == pytest.approx(values[1][0], abs=1e-6)
+    assert same_gradients(values[0][1], values[1][1])
+    a, b = vectors(model)
+    with torch.no_grad():
+        c = model(features(model, NEGATIVES)[0])["sentence_embedding"]
+    kept = torch.cat([b, c[[0, 2, 3, 5]]])
+    if known is None:
+        cosines = torch.cosine_similarity(a[:, None], kept[None], dim=-1) * 20
+        expected = torch.nn.functional.cross_entropy(cosines, torch.arange(6)).item()
+        assert values[0][0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_dropout_is_the_same_in_both_passes_of_gradient_caching(experts_model: Path) -> None:

@@ -17,7 +17,7 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainedRoute, open_data
+from sentence_experts.training.data import NONE, TrainedRoute, open_data
 from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import PairCollator, TrainingSet
 
@@ -175,18 +175,15 @@ def with_negatives(tmp_path: Path, negative_of: Callable[[str, int, str], str | 
     return Tasks.in_memory(tables, parts).save(tmp_path / "changed")
 
 
-def test_negatives_that_some_pairs_lack_are_left_out_with_a_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_pair_without_a_negative_leaves_those_of_the_others(tmp_path: Path) -> None:
     lacks = with_negatives(tmp_path, lambda name, row, text: None if (name, row) == ("brains", 3) else text)
-    made = training(lacks)
-    lacking = {
-        made.routes[row["label"][0]].sources[row["label"][1]]
-        for row in rows_of(made)
-        if row["negative"] is None and row["label"][0] == 0
-    }
-    assert lacking == {"brains"}
-    assert "task retrieval, dataset brains: some pairs have no negative" in capsys.readouterr().err
+    rows = [row for row in rows_of(training(lacks)) if row["label"][0] == 0]
+    lacking = [row for row in rows if row["label"][4] == NONE]
+    assert len(lacking) == 1
+    assert lacking[0]["negative"] == lacking[0]["positive"]
+    assert all(row["negative"] is not None for row in rows)
+    collate = PairCollator(preprocess_fn=lambda texts, **_: {"input_ids": texts})
+    assert collate([lacking[0], *rows[:2]])["label"].shape == (3, 5)
 
 
 def test_negatives_that_are_no_other_text_have_numbers_to_themselves(tmp_path: Path) -> None:

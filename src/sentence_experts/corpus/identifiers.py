@@ -79,7 +79,7 @@ def _trim(doi: str) -> str | None:
     return doi if doi and not doi.endswith("/") and not _CUT_SHORT.fullmatch(doi) else None
 
 
-_PARAMETERS = re.compile(r"[?&][a-z_]+=\S*", re.IGNORECASE)
+_PARAMETERS = re.compile(r"[?&][a-z_.]+=\S*", re.IGNORECASE)
 # Ends of publishers' addresses behind a DOI; of bioRxiv and medRxiv the version is one too.
 _PAGE = re.compile(
     r"(?<=[^/])(?:/(?:full|abstract|fulltext|e?pdf|html?|xml|meta|reader|information|figures|tables|suppl_file|-"
@@ -105,7 +105,7 @@ def _cut_page(url: str) -> str:
     if (found := re.search(r"10\.\d{4,}/", url)) is None:
         return url
     before, prefix, rest = url[: found.start()], found.group(), url[found.end() :]
-    rest = re.split(r"[?#]|&(?=[a-z_]+=)|;jsessionid=", rest, maxsplit=1, flags=re.I)[0]
+    rest = re.split(r"[?#]|&(?=[a-z_.]+=)|;jsessionid=", rest, maxsplit=1, flags=re.I)[0]
     if _NUMBERED.search(before):
         rest = _NUMBER.sub("", rest)
     return before + _PREPRINT.sub(r"\1", prefix + re.sub(r"/+\W*$", "", _PAGE.sub("", rest)))
@@ -186,7 +186,7 @@ NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pm
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
     doi = normalise_doi(_cut_page(url)) if "10." in url else None
-    if "nih.gov" not in url and "europepmc" not in url:
+    if "ncbi.nlm.nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)
     return doi, pmid.group(1) if pmid else None, f"PMC{pmcid.group(1)}" if pmcid else None

@@ -293,20 +293,16 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
     elsewhere = np.isin(trained, whole["row"].to_numpy()[table.num_rows :][of_negatives != TRAIN])
     if elsewhere.any():
         logger.info(f"{elsewhere.sum():,} negatives of training pairs are left out: they are in other sets")
-        place = table.column_names.index(NEGATIVE)
-        kept = pc.if_else(pa.array(elsewhere), None, tables["train"][NEGATIVE])
-        tables["train"] = tables["train"].set_column(place, NEGATIVE, kept)
+        tables["train"] = _leave_out_negatives(tables["train"], elsewhere)
     if left_out := int((of_rows == CROSSING).sum()):
         logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
     seen = 0
     if split is not None:
         if empty := [each for each in SPLITS if not tables[each].num_rows]:
             logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
-        trained, tested = (
-            known.works.same_text[np.searchsorted(known.ids, _join_ids(tables[name]))]
-            for name in ("train", "test")
-        )
-        seen = seen_in_training(trained, tested)[0]
+        tested = np.searchsorted(known.ids, _join_ids(tables["test"]))
+        read = known.ends[assignment.pairs == TRAIN].ravel()  # negatives too
+        seen = seen_in_training(known.works.same_text[read], known.works.same_text[tested])[0]
     if seen:
         logger.warning(
             f"{seen:,} texts of test pairs are in training pairs too, by the column `split`: figures on them "
@@ -319,6 +315,19 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
         "simulated": sum(each.removeprefix("doi:").startswith(SIMULATED_DOI) for each in known.ids),
     }
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
+
+
+def _leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Leave out the negatives of some rows, given by a mask; a pair stays once, with its other negatives."""
+    negatives = pc.if_else(pa.array(rows), None, train[NEGATIVE])
+    train = train.set_column(train.column_names.index(NEGATIVE), NEGATIVE, negatives)
+    pairs = list(zip(train["domain"].to_pylist(), *_sort_ids(train).tolist(), strict=True))
+    seen = {pair for pair, left_out in zip(pairs, rows.tolist(), strict=True) if not left_out}
+    keep = []
+    for pair, left_out in zip(pairs, rows.tolist(), strict=True):
+        keep.append(not left_out or pair not in seen)
+        seen.add(pair)
+    return train.filter(pa.array(keep))
 
 
 def _append_stated_negatives(table: pa.Table) -> pa.Table:

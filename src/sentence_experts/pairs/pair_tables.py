@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,49 @@ NEGATIVE = "negative"  # an optional column: a text unlike the anchor
 _READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), texts) | dict.fromkeys(
     ("domain", "anchor_id", "positive_id"), identifiers
 )
+_NO_AND_YES = {
+    ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
+    ("unrelated", "related"), ("irrelevant", "relevant"), ("dissimilar", "similar"),
+}  # fmt: skip
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 
 
 def whole_table(source: Any) -> pa.Table:
     """Read a table, and rename the column `route` to `domain`."""
-    table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
+    if is_path(source):
+        table = read_table(source, read_columns(source))
+    else:
+        table = to_arrow(source)
+        if type(source).__module__.partition(".")[0] == "datasets":
+            table = _name_classes(table, source.features)
     if "domain" in table.column_names:
         return table
     return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
+
+
+def _name_classes(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
+    """Replace the numbers of a ClassLabel by its names, but for no and yes; -1 is none."""
+    for place, name in enumerate(table.column_names):
+        classes = getattr(features.get(name), "names", None)
+        if classes and not is_no_and_yes(classes):
+            number = table[name].combine_chunks()
+            number = pc.if_else(pc.less(number, 0), None, number)
+            table = table.set_column(place, name, pa.array(classes, pa.string()).take(number))
+    return table
+
+
+def is_no_and_yes(classes: Sequence[str]) -> bool:
+    """Return whether there are two classes, of which the second says yes: their numbers are labels of pairs.
+
+    >>> is_no_and_yes(["not_duplicate", "duplicate"]), is_no_and_yes(["entailment", "not_entailment"])
+    (True, False)
+    """
+    said = tuple(re.sub(r"[\W_]+", " ", each.casefold()).strip() for each in classes)
+    if len(said) != 2:
+        return False
+    no, yes = said
+    return said in _NO_AND_YES or no in (f"no {yes}", f"non {yes}", f"not {yes}")
 
 
 def table_or_dataset(source: Table, subset: str | None) -> pa.Table:

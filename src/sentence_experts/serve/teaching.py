@@ -314,4 +314,5 @@ def _taken(request: Request) -> Set[str]:
 def _new_name(taken: Set[str]) -> str:
     """Return a name that no route has."""
     names = [FIRST_NAME, *(f"{FIRST_NAME}-{number}" for number in range(2, len(taken) + 3))]
-    return next(name for name in names if name not in taken)
+    folded = {name.casefold() for name in taken}
+    return next(name for name in names if name.casefold() not in folded)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.config import OTHER_NAMES
-from sentence_experts.pairs.pair_tables import read_split
+from sentence_experts.pairs.pair_tables import is_no_and_yes, read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tables import (
@@ -218,23 +218,16 @@ def _name_labels(
 ) -> Iterator[Values]:
     """Return rows of the datasets library, with the names of a ClassLabel for its numbers; -1 is no label.
 
-    `scores` stay numbers, where the names are not numbers themselves.
+    `scores` of two classes that say no and yes stay numbers.
     """
     named = {
-        name: each.int2str if name not in scores or all(map(_is_number, each.names)) else int
+        name: int if name in scores and is_no_and_yes(each.names) else each.int2str
         for name, each in features.items()
         if hasattr(each, "int2str")
     }
     for row in rows:
         numbers = {name: None if row[name] == -1 else row[name] for name in named}
         yield row | {name: n if n is None else named[name](n) for name, n in numbers.items()}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:

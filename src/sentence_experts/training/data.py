@@ -276,7 +276,7 @@ def _hold_out(pairs: pa.Table) -> Pairs:
         if sizes[place] <= room:
             chosen.append(distinct[place])
             room -= sizes[place]
-    if not chosen and sizes.min() <= min(MAX_HELD_OUT, len(groups) // 3):
+    if not chosen and sizes.min() <= len(groups) // 3:
         chosen = [distinct[sizes.argmin()]]
     if len(chosen) in (0, len(distinct)):
         logger.warning(
@@ -284,13 +284,27 @@ def _hold_out(pairs: pa.Table) -> Pairs:
         )
         return Pairs.from_tables(train=pairs)
     held_out = pa.array(np.isin(groups, chosen))
-    return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))
+    train, validation = pairs.filter(pc.invert(held_out)), pairs.filter(held_out)
+    if NEGATIVE in train.column_names:
+        read = pa.concat_tables([validation.select([name]).rename_columns(["text"]) for name in COLUMNS[:2]])
+        seen = pc.is_in(_fold(train[NEGATIVE]), value_set=_fold(read["text"]).unique())
+        place = train.column_names.index(NEGATIVE)
+        train = train.set_column(place, NEGATIVE, pc.if_else(seen, None, train[NEGATIVE]))
+    return Pairs.from_tables(train=train, validation=validation)
 
 
 def _groups_of(pairs: pa.Table) -> Numbers:
-    """Number the groups of pairs that share a text, directly or through other pairs."""
-    ends = zip(pairs["anchor"].to_pylist(), pairs["positive"].to_pylist(), strict=True)
-    return np.array(number_linked(list(ends)), dtype=np.int64)
+    """Number the groups of pairs that share an id or a text, directly or through other pairs."""
+    keys = [("id", pairs["anchor_id"]), ("id", pairs["positive_id"])]
+    keys += [("text", _fold(pairs[name])) for name in COLUMNS[:2]]
+    named = ([(kind, value) for value in column.to_pylist()] for kind, column in keys)
+    return np.array(number_linked(list(zip(*named, strict=True))), dtype=np.int64)
+
+
+def _fold(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts without case and punctuation; one that is nothing but punctuation stays."""
+    folded = fold_texts(texts)
+    return pc.if_else(pc.equal(folded, ""), texts, folded)
 
 
 def _make_keys(values: pa.ChunkedArray, *within: str) -> pa.ChunkedArray:
@@ -301,10 +315,8 @@ def _make_keys(values: pa.ChunkedArray, *within: str) -> pa.ChunkedArray:
 def _make_text_keys(pairs: pa.Table, task: str) -> list[pa.ChunkedArray]:
     """Return the keys of anchors and positives, equal for texts that differ in case and punctuation alone."""
     keys = []
-    for text in (pairs["anchor"], pairs["positive"]):
-        folded = fold_texts(text)
-        own = pc.if_else(pc.equal(folded, ""), text, folded).to_pylist()
-        short = pa.array([sha256_text(each)[:16] for each in own], pa.string())  # texts take much memory
+    for name in COLUMNS[:2]:  # as hashes, since texts take much memory
+        short = pa.array([sha256_text(each)[:16] for each in _fold(pairs[name]).to_pylist()], pa.string())
         keys.append(_make_keys(pa.chunked_array([short]), task))
     return keys
 

@@ -26,6 +26,7 @@ from sentence_experts.compat.sentence_transformers import merge_columns
 from sentence_experts.models.routes.sequence_router import router_logits_of
 from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.config import ARGMAX_TARGET, IN_BATCH_NEGATIVES, LEARNED_TEMPERATURE
+from sentence_experts.training.data import NONE
 
 _NO_LABEL = -1
 
@@ -230,7 +231,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         Args:
             sentence_features: features of each column, as the model takes them.
             labels: integers, (batch, 2 + columns): route, source, then the number of each column's text
-                (`known` tells which numbers are positives of each other).
+                (`known` tells which numbers are positives of each other), `NONE` for a negative that is
+                left out.
         """
         columns = [dict(features) for features in sentence_features]
         if self.router is not None and self.router.by_domain:
@@ -315,12 +317,12 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         The columns of the targets, and of the rows' own pairs, always take part. `rows` and `candidates` are
         the numbers of the texts.
         """
+        left_out = (candidates == NONE).repeat(len(rows), 1)
         if self.known is not None:
-            left_out = self.known(rows[:, None], candidates)
+            left_out |= self.known(rows[:, None], candidates.clamp(min=0))
             for columns in (targets, own):
                 left_out[torch.arange(len(rows), device=rows.device), columns] = False
-            scores = scores.masked_fill(left_out, -torch.inf)
-        return cross_entropy(scores, targets)
+        return cross_entropy(scores.masked_fill(left_out, -torch.inf), targets)
 
 
 def _gather(rows: Tensor) -> Tensor:

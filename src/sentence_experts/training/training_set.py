@@ -102,24 +102,18 @@ class TrainingSet:
         """Whether anchor and positive of each row may change places, (rows,)."""
         return np.array([route.symmetric for route in self.routes])[self.places[:, 0]]
 
-    def _level(self) -> tuple[list[pa.ChunkedArray], Numbers]:
-        """Return columns and numbers, with the negatives of pools in which every pair has one."""
-        numbers, columns = self.numbers.copy(), list(self.columns)
-        if len(columns) > 2:
-            pool, has_one = self.places[:, 2], numbers[:, 2] != NONE
-            for number in np.intersect1d(pool[has_one], lacking := pool[~has_one]):
-                logger.info(f"{self.pools[number][0]}: some pairs have no negative; the others' are not used")
-            keep = ~np.isin(pool, lacking)
-            numbers[~keep, 2] = NONE
-            columns[2] = pc.if_else(pa.array(keep), columns[2], pa.scalar(None, columns[2].type))
-        return columns, numbers
-
     def dataset(self) -> Dataset:
         """Return columns anchor, positive, negative, and label: [route, source, number of each text].
 
-        The pairs come twice: row i + len(self) is row i with anchor and positive swapped.
+        The pairs come twice: row i + len(self) is row i with anchor and positive swapped. A pair without a
+        negative, in a pool where others have one, has its positive there, under the number `NONE`: the
+        texts of a batch are columns, and the loss leaves it out.
         """
-        columns, numbers = self._level()
+        columns, numbers = list(self.columns), self.numbers
+        if len(columns) > 2:
+            pool = self.places[:, 2]
+            fill = pa.array(np.isin(pool, pool[numbers[:, 2] != NONE]))
+            columns[2] = pc.coalesce(columns[2], pc.if_else(fill, columns[1], None))
         names = COLUMNS[: len(columns)]
         halves = []
         for first, second in ((0, 1), (1, 0)):

@@ -31,7 +31,12 @@ from sentence_experts.storage import sha256_text
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
-_LABELLED = re.compile(r"\b(PMID|PMCID|(?<![/=])DOI):\s*(\S+)", re.IGNORECASE)
+# An address, or an identifier with its name before it: "PubMed PMID: 12", "doi 10.1000/abc".
+_IDENTIFIER = re.compile(
+    r"(?P<url>(?:https?://|\bwww\.|\b(?:dx\.)?doi\.org/)\S+)"
+    r"|\b(?:PubMed\s+(?:Central\s+)?)?(?P<kind>PMID|PMCID|DOI)\b[\s:=-]*(?P<value>\S+)",
+    re.IGNORECASE,
+)
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
 _LANGUAGES = {
     name: code
@@ -59,28 +64,12 @@ _TYPES = {
 }  # fmt: skip
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
-# Lines of notes that name another work: "Comment on: J Sleep. doi: 10.1000/abc".
-_NOTICES = r"(?:addend\w+|correct\w+|corrigend\w+|errat\w+|expression of concern|republish\w+|retract\w+)\b"
-_IDENTIFIER = r"(?:https?:|doi\b|pmid\b|pmcid\b|10\.)"
-_TO = r"\s*\b(?:on|in|of|to|for|from|at)\b\s*"
-# Words that do so where a line or sentence begins with them, and the other work follows.
-_RELATED = (
-    r"(?:code|companion|data(?:sets?)?|preprint|related|response|review(?:ed)?|supplement(?:s|al|ary)?|thesis"
-    r"|translat(?:ion|ed))\b(?: (?!(?:title|source|doi|pmid)\b)\w+){0,3}?"
-    rf"(?:{_TO}(?::|(?={_IDENTIFIER}))|\s*:)"
+# Tags of notes that are HTML, as Zotero's; not the brackets of a DOI such as 40:4<3::AID-X>3.0.CO;2-K.
+_TAG = re.compile(
+    r"</?(?:a|blockquote|br|div|h[1-6]|li|ol|p|span|strong|em|b|i|u|ul)\b[^<>]*>", re.IGNORECASE
 )
-# The same with a place, such as "2001;1:2", before the identifier.
-_WITH_PLACE = (
-    r"(?:companion|preprint|related|response|supplement(?:s|al|ary)?|translat(?:ion|ed))\b(?: \w+){0,2}?"
-    rf"{_TO}(?=[^\n]{{0,200}}?\b(?:19|20)\d\d\b\s*[;.])"
-)
-_OF_OTHERS = re.compile(
-    rf"(?:(?:^|\n|[.;]\s)\s{{0,9}}(?:see\b|{_RELATED}|{_WITH_PLACE})"
-    rf"|\b(?:against|by|cf|compare|data|than|their)\b[:,]?[ \t]+\(?(?={_IDENTIFIER})"
-    rf"|\b(?:{_NOTICES}|cited|comment|extended version|reply|summary for patients|update)"
-    rf"\s*(?:on|in|of|to|for|from)\b\s*:?|\b{_NOTICES}\s*:)(?:[ \t]*\n.*|.*)",
-    re.I,
-)
+# A line of a note that introduces the work in the next one: "Comment on:".
+_INTRODUCES = re.compile(r"(?::|\b(?:by|for|from|in|of|on|see|to))\s*$", re.IGNORECASE)
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -168,16 +157,15 @@ def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
 def _make_paper(stated: dict[str, Any]) -> Paper:
     """Make a paper of the texts in a record, by the name of the field.
 
-    `addresses` and notes are searched for identifiers that no field holds. A paper without any identifier is
-    known by a hash of its texts.
+    `addresses` are searched for identifiers that no field holds. A paper without any identifier is known by a
+    hash of its texts.
     """
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    for address in (_OF_OTHERS.sub("", each) for each in stated.get("addresses", ()) if each):
-        for kind, value in _find_identifiers(address):
-            identifiers[kind] = identifiers[kind] or value
+    for kind, value in _read_addresses(filter(None, stated.get("addresses", ()))):
+        identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
         unreadable += " (a short DOI: replace it by the one that it stands for)"
@@ -203,19 +191,35 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     )
 
 
+def _read_addresses(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Read the identifiers in addresses and notes, of lines that hold nothing else.
+
+    In a line with other words they may be of another work: a comment's, a preprint's, a data set's.
+    """
+    for text in texts:
+        before = ""
+        for line in filter(None, map(str.strip, _TAG.sub("\n", text).splitlines())):
+            if not _INTRODUCES.search(before) and not re.search(r"\w", _IDENTIFIER.sub("", line)):
+                yield from _find_identifiers(line)
+            before = line
+
+
 def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
-    """Find identifiers in an address or note: of doi.org, PubMed and PMC, or named before."""
-    for match in _LABELLED.finditer(text):
-        kind = match[1].lower()
-        yield kind, NORMALISE[kind](match[2].rstrip(".,;"))
-    doi, pmid, pmcid = identifiers_in_url(text)
-    is_address = re.fullmatch(r"https?://\S+", text.strip(), re.I)
-    yield from (("doi", find_doi(text) or (doi if is_address else None)), ("pmid", pmid), ("pmcid", pmcid))
+    """Find the identifiers in a text that are addresses or have their names before them."""
+    for found in _IDENTIFIER.finditer(text):
+        if found["url"]:
+            yield from zip(NORMALISE, identifiers_in_url(found["url"]), strict=True)
+        else:
+            kind = found["kind"].lower()
+            yield kind, NORMALISE[kind](found["value"].rstrip(".,;"))
 
 
 def _find_work(text: str) -> Citation:
     """Return the work that a reference names: "J Sleep. 2001;1:2. doi: 10.1/x. PMID: 3"."""
-    names = {kind: value for kind, value in _find_identifiers(text) if value}
+    names: dict[str, str] = {}
+    for kind, value in _find_identifiers(text):
+        if value:
+            names.setdefault(kind, value)
     return Citation(doi=names.get("doi"), pmid=names.get("pmid"))
 
 
