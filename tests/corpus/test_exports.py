@@ -600,6 +600,11 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         "Commentary on: PMID: 999",
         "Comment on:\nPMID: 999",
         "Reply to\n\ndoi: 10.1000/other",
+        "Fails to replicate <b>PMID: 999</b>",
+        '<p>Extends <a href="https://doi.org/10.1000/other">doi:10.1000/other</a> to children.</p>',
+        "<p>Related:</p><ul><li>PMID: 5</li><li>PMID: 999</li></ul>",
+        "Data available at\nhttps://doi.org/10.1000/other",
+        "Preprint\nhttps://doi.org/10.1000/other",
     ],
 )
 def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
@@ -635,16 +640,16 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
     [
         "PMID: 999",
         "Publisher: Elsevier\nPMID: 999",
-        "eng\nEngland\nPMID: 999",
         "PubMed PMID: 999; PubMed Central PMCID: none",
         "https://pubmed.ncbi.nlm.nih.gov/999/",
         "www.ncbi.nlm.nih.gov/pubmed/999",
         "PMCID: PMC5, PMID: 999.",
-        "Comment on:\nPMID: 5\n\nPMID: 999",
+        "PMID:999,PMCID:PMC5",
+        "Export Date: 1 May 2020\nLanguage of Original Document: English\nPMID: 999",
         "PMID 999",
         "Cited By: 12\nPMID: 999",
         "<p>PMID: 999</p>",
-        '<p>Good.</p><a href="https://pubmed.ncbi.nlm.nih.gov/999/">https://pubmed.ncbi.nlm.nih.gov/999/</a>',
+        '<p><a href="https://pubmed.ncbi.nlm.nih.gov/999/">https://pubmed.ncbi.nlm.nih.gov/999/</a></p>',
     ],
 )
 def test_the_ids_of_the_paper_in_a_note_are_its_own(tmp_path: Path, note: str) -> None:
@@ -654,6 +659,14 @@ def test_the_ids_of_the_paper_in_a_note_are_its_own(tmp_path: Path, note: str) -
 
 def test_a_publisher_s_address_is_a_doi(tmp_path: Path) -> None:
     address = "https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full"
-    for tag in ("UR", "DO"):
-        (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\n{tag}  - {address}\nER  - \n")
+    for line in (f"UR  - {address}", f"DO  - {address}", f"UR  - URL: {address} https://x.org/my file.pdf"):
+        (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\n{line}\nER  - \n")
         assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["doi"] == "10.3389/fnins.2019.00001"
+
+
+def test_a_command_of_latex_around_an_address(tmp_path: Path) -> None:
+    for field in ("url", "note"):
+        (tmp_path / "a.bib").write_text(
+            f"@misc{{k, title = {{Sleep}}, {field} = {{\\url{{https://doi.org/10.1000/own}}}}}}"
+        )
+        assert papers(import_corpus(tmp_path / "a.bib", workers=1))[0]["doi"] == "10.1000/own"

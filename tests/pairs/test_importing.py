@@ -328,16 +328,19 @@ def test_a_stated_negative_that_another_row_links_is_no_negative(caplog: pytest.
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_mined_negative_of_training_is_in_no_other_set(seed: int) -> None:
-    mined = (np.arange(100) + np.random.default_rng(0).integers(1, 100, 100)) % 100
+    mined = (np.arange(300) + np.random.default_rng(0).integers(1, 300, 300)) % 300
     rows = [
         {"anchor": f"Question {n}", "positive": f"Answer {n}", "negative": f"ANSWER {other}."}
-        for n, other in enumerate(mined)
+        for numbers in (mined, (mined + 1) % 300)
+        for n, other in enumerate(numbers)
+        if n != other
     ]
     pairs = import_pairs(rows, seed=seed)
     train = pairs.split("train").to_pandas()
     assert len(train) > 20
     negatives = {text.strip(".").lower() for text in train["negative"].dropna()}
     assert negatives
+    assert not train.duplicated(["anchor", "positive", "negative"]).any()
     for name in ("validation", "test"):
         assert not negatives & {text.lower() for text in texts(pairs, name)}
 

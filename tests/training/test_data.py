@@ -21,7 +21,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import LinkedPairs, open_data
+from sentence_experts.training.data import COLUMNS, LinkedPairs, open_data
 from sentence_experts.training.run import train
 from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import TrainingSet
@@ -122,6 +122,29 @@ def test_validation_groups_are_held_out_whole() -> None:
     }
     assert texts["validation"]
     assert not texts["train"] & texts["validation"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_text_of_held_out_pairs_is_trained_on(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    rows = [
+        {"anchor": f"Question {n}{mark}", "positive": f"Answer {n}", "negative": f"ANSWER {other}."}
+        for n in range(100)
+        for mark, other in zip("?!", draw.integers(0, 100, 2), strict=True)
+        if other != n
+    ]
+    (part,) = open_data(rows)
+    assert isinstance(part, LinkedPairs)
+    train, held_out = (part.pairs.split(name).to_pandas() for name in ("train", "validation"))
+    assert len(held_out) > 5
+    assert train["negative"].notna().mean() > 0.8
+    seen = {text.strip("?!.").lower() for name in COLUMNS for text in train[name].dropna()}
+    assert not seen & {text.strip("?!").lower() for name in COLUMNS[:2] for text in held_out[name]}
+    assert not train.duplicated(["anchor", "positive", "negative"]).any()
+    rows = [{"anchor": f"a {n}", "positive": f"b {n}", "negative": " "} for n in range(40)]
+    (part,) = open_data(rows)
+    assert isinstance(part, LinkedPairs)
+    assert part.pairs.split("train")["negative"].null_count == part.pairs.split("train").num_rows
 
 
 def test_a_large_group_of_pairs_is_for_training() -> None:

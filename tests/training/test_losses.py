@@ -280,6 +280,21 @@ def test_what_stands_for_a_missing_negative_counts_for_nothing(
         assert values[0][0] == pytest.approx(expected, rel=1e-4)
 
 
+def test_routers_do_not_learn_from_what_stands_for_a_missing_negative(
+    router_model: SentenceTransformer,
+) -> None:
+    numbers = torch.arange(12, 18)[:, None]
+    numbers[[1, 4]] = NONE
+    labels = torch.cat([LABELS, numbers], dim=1)
+    loss = made(router_model, "in_batch_negatives", router=sequence_router_loss(balance=0.5))
+    texts = [NEGATIVES, [OTHERS[row] if row in (1, 4) else text for row, text in enumerate(NEGATIVES)]]
+    one, other = (
+        loss_and_gradients(loss, features(router_model, TEXTS, OTHERS, each), labels) for each in texts
+    )
+    assert one[0] == pytest.approx(other[0], abs=1e-6)
+    assert same_gradients(one[1], other[1])
+
+
 def test_dropout_is_the_same_in_both_passes_of_gradient_caching(experts_model: Path) -> None:
     model = SentenceTransformer(str(experts_model), device="cpu").train()
     columns = features(model, TEXTS, OTHERS)

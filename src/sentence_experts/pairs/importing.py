@@ -19,8 +19,10 @@ from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_amon
 from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
     PAIR_COLUMNS,
+    leave_out_negatives,
     links_of,
     pair_table,
+    sort_ids,
     split_column,
     table_or_dataset,
 )
@@ -120,15 +122,11 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         logger.warning(f"{name}: left out, as they lack a text: {blank.sum():,} (row {first}{more})")
         table = table.take(np.flatnonzero(~blank))
     pairs = pair_table(table, name)
-    if NEGATIVE in pairs.column_names:
-        stated = pairs[NEGATIVE]
-        stated = pc.if_else(pc.equal(pc.utf8_trim_whitespace(stated), ""), None, stated)
-        pairs = pairs.set_column(pairs.column_names.index(NEGATIVE), NEGATIVE, stated)
     split = split_column(table, name) if "split" in names else None
     rows = _find_first(pairs, split)
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
-    first, second = _sort_ids(pairs)[:, rows]
+    first, second = sort_ids(pairs)[:, rows]
     if same := int((first == second).sum()):
         logger.warning(f"{name}: left out, as their two texts are the same: {same:,}")
         rows = rows[first != second]
@@ -170,22 +168,16 @@ def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:
     if NEGATIVE in columns:
         columns[NEGATIVE] = fold_texts(columns[NEGATIVE])
     columns |= {} if split is None else {"split": pa.array(split)}
-    ends = dict(zip(("first", "second"), _sort_ids(pairs), strict=True))
+    ends = dict(zip(("first", "second"), sort_ids(pairs), strict=True))
     numbered = pa.table({**columns, **ends, "row": np.arange(pairs.num_rows)})
     once = numbered.group_by([*columns, *ends], use_threads=False).aggregate([("row", "min")])["row_min"]
     return np.sort(once.to_numpy())
 
 
-def _sort_ids(pairs: pa.Table) -> np.ndarray:
-    """Return the ids of the two texts of each row in alphabetical order: (2, rows)."""
-    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
-    return np.sort(np.stack(ids).astype(object), axis=0)
-
-
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:
     """Find rows whose two texts are linked in one row of their domain and unlinked in another, or that state
     a negative which a row links with the anchor, (rows,)."""
-    ids = _sort_ids(pairs)
+    ids = sort_ids(pairs)
     said: dict[tuple[str, ...], set[int]] = {}
     keys = list(zip(pairs["domain"].to_pylist(), *ids.tolist(), strict=True))
     for key, label in zip(keys, pairs["label"].to_pylist(), strict=True):
@@ -291,9 +283,7 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
     trained = np.flatnonzero(of_rows == TRAIN)
     tables["train"] = table.take(trained)
     elsewhere = np.isin(trained, whole["row"].to_numpy()[table.num_rows :][of_negatives != TRAIN])
-    if elsewhere.any():
-        logger.info(f"{elsewhere.sum():,} negatives of training pairs are left out: they are in other sets")
-        tables["train"] = _leave_out_negatives(tables["train"], elsewhere)
+    tables["train"] = leave_out_negatives(tables["train"], elsewhere)
     if left_out := int((of_rows == CROSSING).sum()):
         logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
     seen = 0
@@ -315,19 +305,6 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
         "simulated": sum(each.removeprefix("doi:").startswith(SIMULATED_DOI) for each in known.ids),
     }
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
-
-
-def _leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Leave out the negatives of some rows, given by a mask; a pair stays once, with its other negatives."""
-    negatives = pc.if_else(pa.array(rows), None, train[NEGATIVE])
-    train = train.set_column(train.column_names.index(NEGATIVE), NEGATIVE, negatives)
-    pairs = list(zip(train["domain"].to_pylist(), *_sort_ids(train).tolist(), strict=True))
-    seen = {pair for pair, left_out in zip(pairs, rows.tolist(), strict=True) if not left_out}
-    keep = []
-    for pair, left_out in zip(pairs, rows.tolist(), strict=True):
-        keep.append(not left_out or pair not in seen)
-        seen.add(pair)
-    return train.filter(pa.array(keep))
 
 
 def _append_stated_negatives(table: pa.Table) -> pa.Table:

@@ -203,8 +203,35 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     if empty := [name for name in PAIR_COLUMNS if whole[name].null_count]:
         raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
     if NEGATIVE in columns:
-        whole = whole.append_column(NEGATIVE, columns[NEGATIVE])
+        negatives = columns[NEGATIVE]
+        is_blank = pc.equal(pc.utf8_trim_whitespace(negatives), "")
+        whole = whole.append_column(NEGATIVE, pc.if_else(is_blank, None, negatives))
     return whole.combine_chunks()
+
+
+def sort_ids(pairs: pa.Table) -> np.ndarray:
+    """Return the ids of the two texts of each row in alphabetical order: (2, rows)."""
+    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
+    return np.sort(np.stack(ids).astype(object), axis=0)
+
+
+def leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Leave out the negatives of some rows, given by a mask, since they are texts of other sets.
+
+    A pair stays once, with its other negatives if it has any.
+    """
+    if not rows.any():
+        return train
+    logger.info(f"{rows.sum():,} negatives of training pairs are left out: they are in other sets")
+    negatives = pc.if_else(pa.array(rows), None, train[NEGATIVE])
+    train = train.set_column(train.column_names.index(NEGATIVE), NEGATIVE, negatives)
+    pairs = list(zip(train["domain"].to_pylist(), *sort_ids(train).tolist(), strict=True))
+    seen = {pair for pair, left_out in zip(pairs, rows.tolist(), strict=True) if not left_out}
+    keep = []
+    for pair, left_out in zip(pairs, rows.tolist(), strict=True):
+        keep.append(not left_out or pair not in seen)
+        seen.add(pair)
+    return train.filter(pa.array(keep))
 
 
 def _check_labels(name: str, table: pa.Table) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, NEGATIVE
+from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, NEGATIVE, leave_out_negatives
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_text
@@ -287,9 +287,8 @@ def _hold_out(pairs: pa.Table) -> Pairs:
     train, validation = pairs.filter(pc.invert(held_out)), pairs.filter(held_out)
     if NEGATIVE in train.column_names:
         read = pa.concat_tables([validation.select([name]).rename_columns(["text"]) for name in COLUMNS[:2]])
-        seen = pc.is_in(_fold(train[NEGATIVE]), value_set=_fold(read["text"]).unique())
-        place = train.column_names.index(NEGATIVE)
-        train = train.set_column(place, NEGATIVE, pc.if_else(seen, None, train[NEGATIVE]))
+        seen = pc.is_in(_fold(train[NEGATIVE]), value_set=_fold(read["text"]).unique(), skip_nulls=True)
+        train = leave_out_negatives(train, seen.to_numpy())
     return Pairs.from_tables(train=train, validation=validation)
 
 

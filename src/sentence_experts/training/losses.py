@@ -281,8 +281,9 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             width = columns[0].shape[1] - self._outputs_shape.numel()
             outputs = _gather(torch.cat([column[:, width:] for column in columns]))
             sides = torch.tensor([min(place, 1) for place in range(len(columns))], device=labels.device)
-            experts = self.experts[labels[:, 0]][:, sides].T.flatten()
-            extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gather(experts))
+            experts = _gather(self.experts[labels[:, 0]][:, sides].T.flatten())
+            is_there = _gather(labels[:, 2:].T.flatten()) != NONE
+            extra = self.router.loss(outputs.unflatten(1, self._outputs_shape)[is_there], experts[is_there])
             columns = [column[:, :width] for column in columns]
         own = torch.arange(len(labels), device=labels.device) + get_rank() * len(labels)
         contrastive = self._in_batch_negatives if self.kind == IN_BATCH_NEGATIVES else self._both_ways

@@ -34,7 +34,8 @@ _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IG
 # An address, or an identifier with its name before it: "PubMed PMID: 12", "doi 10.1000/abc".
 _IDENTIFIER = re.compile(
     r"(?P<url>(?:https?://|\bwww\.|\b(?:dx\.)?doi\.org/)\S+)"
-    r"|\b(?:PubMed\s+(?:Central\s+)?)?(?P<kind>PMID|PMCID|DOI)\b[\s:=-]*(?P<value>\S+)",
+    r"|\b(?:PubMed\s+(?:Central\s+)?)?(?P<kind>PMID|PMCID|DOI)\b[\s:=-]*"
+    r"(?P<value>\S+?)(?=[.,;]{0,3}(?:\s|$|(?:PMID|PMCID|DOI)\s*:))",
     re.IGNORECASE,
 )
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
@@ -64,13 +65,12 @@ _TYPES = {
 }  # fmt: skip
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
+# A line of a note that says something of the paper, with its name: "Export Date: 1 May 2020".
+_NAMED_VALUE = re.compile(r"\w[\w /-]{0,40}(?::|\s-\s)\s*\S")
 # Tags of notes that are HTML, as Zotero's; not the brackets of a DOI such as 40:4<3::AID-X>3.0.CO;2-K.
-_TAG = re.compile(
-    r"</?(?:a|blockquote|br|div|h[1-6]|li|ol|p|span|strong|em|b|i|u|ul)\b[^<>]*>", re.IGNORECASE
-)
-# A line of a note that introduces the work in the next one: "Comment on:".
-_INTRODUCES = re.compile(r"(?::|\b(?:by|for|from|in|of|on|see|to))\s*$", re.IGNORECASE)
-_ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
+_BREAK = re.compile(r"</?(?:blockquote|br|div|h[1-6]|li|ol|p|ul)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"</?(?:a|b|em|i|span|strong|u)\b[^<>]*>", re.IGNORECASE)
+_ADDRESSES, _NOTES = ("UR", "L2", "L1", "LK"), ("N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
     r"(?:^|[:;])((?:[A-Za-z]:(?=[\\/]))?(?!//)(?:\\.|[^:;\\])+\.pdf)\s*(?=[:;]|$)", re.IGNORECASE
@@ -157,14 +157,15 @@ def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
 def _make_paper(stated: dict[str, Any]) -> Paper:
     """Make a paper of the texts in a record, by the name of the field.
 
-    `addresses` are searched for identifiers that no field holds. A paper without any identifier is known by a
-    hash of its texts.
+    `addresses` and `notes` are searched for identifiers that no field holds. A paper without any identifier
+    is known by a hash of its texts.
     """
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    for kind, value in _read_addresses(filter(None, stated.get("addresses", ()))):
+    addresses, notes = (filter(None, stated.get(name, ())) for name in ("addresses", "notes"))
+    for kind, value in (*_read_addresses(addresses), *_read_notes(notes)):
         identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
@@ -192,16 +193,25 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
 
 
 def _read_addresses(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Read the identifiers in addresses and notes, of lines that hold nothing else.
+    """Read the identifiers in addresses."""
+    for text in (re.sub(r"\\(?:nolink)?url", " ", each) for each in texts):
+        yield from _find_identifiers(text)
+        for word in text.split():
+            yield from zip(NORMALISE, identifiers_in_url(word), strict=True)
 
-    In a line with other words they may be of another work: a comment's, a preprint's, a data set's.
+
+def _read_notes(notes: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Read the identifiers in notes of which each line holds nothing else, or a value with its name.
+
+    Beside other words they may be of another work: a comment's, a preprint's, a data set's.
     """
-    for text in texts:
-        before = ""
-        for line in filter(None, map(str.strip, _TAG.sub("\n", text).splitlines())):
-            if not _INTRODUCES.search(before) and not re.search(r"\w", _IDENTIFIER.sub("", line)):
+    for note in notes:
+        text = _TAG.sub("", _BREAK.sub("\n", re.sub(r"\\(?:nolink)?url", " ", note)))
+        lines = [line for line in map(str.strip, text.splitlines()) if line]
+        alone = [line for line in lines if not re.search(r"\w", _IDENTIFIER.sub("", line))]
+        if all(line in alone or _NAMED_VALUE.match(line) for line in lines):
+            for line in alone:
                 yield from _find_identifiers(line)
-            before = line
 
 
 def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
@@ -257,6 +267,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         "pmid": number.upper().removeprefix("PMID:").strip() if from_pubmed else None,
         "pmcid": next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
         "addresses": [text for tag in _ADDRESSES for text in record.get(tag, [])],
+        "notes": [text for tag in _NOTES for text in record.get(tag, [])],
         "authors": authors,
         "pages": page_range(_first(record, "SP"), _first(record, "EP")) or _first(record, "AR", "C7"),
         "article_type": " ".join(record.get("TY", [])).lower(),
@@ -328,7 +339,8 @@ def _more_of_zotero(row: Fields) -> dict[str, Any] | None:
     return {
         "entry": _first(row, "key"),
         "file": _find_pdf(row.get("file attachments", [])),
-        "addresses": [*row.get("extra", []), *row.get("url", [])],
+        "addresses": row.get("url", []),
+        "notes": row.get("extra", []),
         "authors": map(invert_initials, _split(row.get("author", []), ";")),
         "keywords": _split([*row.get("manual tags", []), *row.get("automatic tags", [])], ";"),
     }
@@ -346,7 +358,8 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "file": _find_pdf(entry.get("file", [])),
         "title": ": ".join(filter(None, (_first(entry, "title"), _first(entry, "subtitle")))),
         "pmid": _first(entry, "pmid") or (_first(entry, "eprint") if is_pubmed else None),
-        "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],
+        "addresses": [_first(entry, name) for name in ("url", "ee", "link")],
+        "notes": [_first(entry, name) for name in ("note", "extra")],
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),
         "retracted": entry.get("note") == ["Retracted"],
