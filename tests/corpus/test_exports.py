@@ -605,6 +605,8 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         "<p>Related:</p><ul><li>PMID: 5</li><li>PMID: 999</li></ul>",
         "Data available at\nhttps://doi.org/10.1000/other",
         "Preprint\nhttps://doi.org/10.1000/other",
+        "Comment in: Lancet. 2003;361:1\nPMID: 999",
+        "Comment on:\nN1  - PMID: 999",
     ],
 )
 def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
@@ -639,15 +641,12 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
     "note",
     [
         "PMID: 999",
-        "Publisher: Elsevier\nPMID: 999",
         "PubMed PMID: 999; PubMed Central PMCID: none",
         "https://pubmed.ncbi.nlm.nih.gov/999/",
         "www.ncbi.nlm.nih.gov/pubmed/999",
-        "PMCID: PMC5, PMID: 999.",
+        "PMCID: PMC5\nPMID: 999.",
         "PMID:999,PMCID:PMC5",
-        "Export Date: 1 May 2020\nLanguage of Original Document: English\nPMID: 999",
         "PMID 999",
-        "Cited By: 12\nPMID: 999",
         "<p>PMID: 999</p>",
         '<p><a href="https://pubmed.ncbi.nlm.nih.gov/999/">https://pubmed.ncbi.nlm.nih.gov/999/</a></p>',
     ],
@@ -655,6 +654,31 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
 def test_the_ids_of_the_paper_in_a_note_are_its_own(tmp_path: Path, note: str) -> None:
     (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nN1  - {note}\nER  - \n")
     assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["pmid"] == "999"
+
+
+def test_fields_in_zotero_s_extra_come_before_the_address(tmp_path: Path) -> None:
+    header = "Key,Item Type,Title,Abstract Note,DOI,Url,Extra\n"
+    rows = [
+        f"K{n},bookSection,Part {n},,,https://link.springer.com/book/10.1007/978-3-030,"
+        f'"12 citations (Crossref) [2023-05-01]\nDOI: 10.1007/978-3-030_{n}\nComment on PMID: 7"\n'
+        for n in (5, 6)
+    ]
+    (tmp_path / "z.csv").write_text(header + "".join(rows))
+    found = papers(import_corpus(tmp_path / "z.csv", workers=1))
+    assert sorted((each["doi"], each["pmid"]) for each in found) == [
+        ("10.1007/978-3-030_5", None),
+        ("10.1007/978-3-030_6", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["C:/Scans/05.10.2020/a.pdf", "file:///Scans/05.10.2020/a.pdf", "/2010.12345/a.pdf", "/PMID 5 a.pdf"],
+)
+def test_the_path_of_a_file_is_no_identifier(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nL1  - {path}\nER  - \n")
+    [paper] = papers(import_corpus(tmp_path / "a.ris", workers=1))
+    assert (paper["doi"], paper["pmid"]) == (None, None)
 
 
 def test_a_publisher_s_address_is_a_doi(tmp_path: Path) -> None:

@@ -185,7 +185,8 @@ NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pm
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
-    doi = normalise_doi(_cut_page(url)) if "10." in url else None
+    # Not of an address such as 192.168.10.12, nor of arXiv's 2010.12345.
+    doi = normalise_doi(_cut_page(url)) if re.search(r"(?<![\d.])10\.\d{4}", url) else None
     if "ncbi.nlm.nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)

@@ -22,7 +22,6 @@ from sentence_experts.pairs.pair_tables import (
     leave_out_negatives,
     links_of,
     pair_table,
-    sort_ids,
     split_column,
     table_or_dataset,
 )
@@ -126,7 +125,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     rows = _find_first(pairs, split)
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
-    first, second = sort_ids(pairs)[:, rows]
+    first, second = _sort_ids(pairs)[:, rows]
     if same := int((first == second).sum()):
         logger.warning(f"{name}: left out, as their two texts are the same: {same:,}")
         rows = rows[first != second]
@@ -168,16 +167,22 @@ def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:
     if NEGATIVE in columns:
         columns[NEGATIVE] = fold_texts(columns[NEGATIVE])
     columns |= {} if split is None else {"split": pa.array(split)}
-    ends = dict(zip(("first", "second"), sort_ids(pairs), strict=True))
+    ends = dict(zip(("first", "second"), _sort_ids(pairs), strict=True))
     numbered = pa.table({**columns, **ends, "row": np.arange(pairs.num_rows)})
     once = numbered.group_by([*columns, *ends], use_threads=False).aggregate([("row", "min")])["row_min"]
     return np.sort(once.to_numpy())
 
 
+def _sort_ids(pairs: pa.Table) -> np.ndarray:
+    """Return the ids of the two texts of each row in alphabetical order: (2, rows)."""
+    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
+    return np.sort(np.stack(ids).astype(object), axis=0)
+
+
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:
     """Find rows whose two texts are linked in one row of their domain and unlinked in another, or that state
     a negative which a row links with the anchor, (rows,)."""
-    ids = sort_ids(pairs)
+    ids = _sort_ids(pairs)
     said: dict[tuple[str, ...], set[int]] = {}
     keys = list(zip(pairs["domain"].to_pylist(), *ids.tolist(), strict=True))
     for key, label in zip(keys, pairs["label"].to_pylist(), strict=True):

@@ -209,12 +209,6 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     return whole.combine_chunks()
 
 
-def sort_ids(pairs: pa.Table) -> np.ndarray:
-    """Return the ids of the two texts of each row in alphabetical order: (2, rows)."""
-    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
-    return np.sort(np.stack(ids).astype(object), axis=0)
-
-
 def leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:
     """Leave out the negatives of some rows, given by a mask, since they are texts of other sets.
 
@@ -225,7 +219,8 @@ def leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:
     logger.info(f"{rows.sum():,} negatives of training pairs are left out: they are in other sets")
     negatives = pc.if_else(pa.array(rows), None, train[NEGATIVE])
     train = train.set_column(train.column_names.index(NEGATIVE), NEGATIVE, negatives)
-    pairs = list(zip(train["domain"].to_pylist(), *sort_ids(train).tolist(), strict=True))
+    columns = (train[name].to_pylist() for name in ("domain", "anchor", "positive", "label"))
+    pairs = list(zip(*columns, strict=True))
     seen = {pair for pair, left_out in zip(pairs, rows.tolist(), strict=True) if not left_out}
     keep = []
     for pair, left_out in zip(pairs, rows.tolist(), strict=True):

@@ -35,7 +35,7 @@ _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IG
 _IDENTIFIER = re.compile(
     r"(?P<url>(?:https?://|\bwww\.|\b(?:dx\.)?doi\.org/)\S+)"
     r"|\b(?:PubMed\s+(?:Central\s+)?)?(?P<kind>PMID|PMCID|DOI)\b[\s:=-]*"
-    r"(?P<value>\S+?)(?=[.,;]{0,3}(?:\s|$|(?:PMID|PMCID|DOI)\s*:))",
+    r"(?P<value>\S+?)(?=[.,;]{0,3}(?:\s|$)|[.,;]{1,3}(?:PMID|PMCID|DOI)\s*:)",
     re.IGNORECASE,
 )
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
@@ -65,11 +65,13 @@ _TYPES = {
 }  # fmt: skip
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
-# A line of a note that says something of the paper, with its name: "Export Date: 1 May 2020".
-_NAMED_VALUE = re.compile(r"\w[\w /-]{0,40}(?::|\s-\s)\s*\S")
-# Tags of notes that are HTML, as Zotero's; not the brackets of a DOI such as 40:4<3::AID-X>3.0.CO;2-K.
-_BREAK = re.compile(r"</?(?:blockquote|br|div|h[1-6]|li|ol|p|ul)\b[^<>]*>", re.IGNORECASE)
-_TAG = re.compile(r"</?(?:a|b|em|i|span|strong|u)\b[^<>]*>", re.IGNORECASE)
+# A line of Zotero's field Extra, which holds a field that the kind of item lacks.
+_EXTRA_FIELD = re.compile(
+    r"^\s*(?P<kind>PMID|PMCID|DOI)\s*:\s*(?P<value>\S+)\s*$", re.IGNORECASE | re.MULTILINE
+)
+# Notes may be HTML. The brackets of a DOI such as 40:4<3::AID-X>3.0.CO;2-K are no tags.
+_TAG = re.compile(r"</?[a-z][a-z0-9]*(?=[\s/>])[^<>]*>", re.IGNORECASE)
+_ADDRESS = re.compile(r"\W?(?:https?://|www\.|(?:dx\.)?doi\.org/|doi:|10\.\d{4,}/)\S+", re.IGNORECASE)
 _ADDRESSES, _NOTES = ("UR", "L2", "L1", "LK"), ("N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -157,15 +159,17 @@ def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
 def _make_paper(stated: dict[str, Any]) -> Paper:
     """Make a paper of the texts in a record, by the name of the field.
 
-    `addresses` and `notes` are searched for identifiers that no field holds. A paper without any identifier
-    is known by a hash of its texts.
+    `extra`, `notes` and `addresses` are read for identifiers that no field holds. A paper without any is
+    known by a hash of its texts.
     """
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    addresses, notes = (filter(None, stated.get(name, ())) for name in ("addresses", "notes"))
-    for kind, value in (*_read_addresses(addresses), *_read_notes(notes)):
+    extra, notes, addresses = (filter(None, stated.get(name, ())) for name in ("extra", "notes", "addresses"))
+    fields = [(each["kind"].lower(), each["value"]) for text in extra for each in _EXTRA_FIELD.finditer(text)]
+    found = [(kind, NORMALISE[kind](value)) for kind, value in fields]
+    for kind, value in (*found, *_read_notes(notes), *_read_addresses(addresses)):
         identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
@@ -192,26 +196,26 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     )
 
 
-def _read_addresses(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Read the identifiers in addresses."""
-    for text in (re.sub(r"\\(?:nolink)?url", " ", each) for each in texts):
-        yield from _find_identifiers(text)
-        for word in text.split():
-            yield from zip(NORMALISE, identifiers_in_url(word), strict=True)
-
-
-def _read_notes(notes: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Read the identifiers in notes of which each line holds nothing else, or a value with its name.
+def _read_notes(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Read the identifiers in the notes of a record that hold nothing else.
 
     Beside other words they may be of another work: a comment's, a preprint's, a data set's.
     """
-    for note in notes:
-        text = _TAG.sub("", _BREAK.sub("\n", re.sub(r"\\(?:nolink)?url", " ", note)))
-        lines = [line for line in map(str.strip, text.splitlines()) if line]
-        alone = [line for line in lines if not re.search(r"\w", _IDENTIFIER.sub("", line))]
-        if all(line in alone or _NAMED_VALUE.match(line) for line in lines):
-            for line in alone:
-                yield from _find_identifiers(line)
+    for text in (_TAG.sub(" ", _without_commands(each)) for each in texts):
+        if not re.search(r"\w", _IDENTIFIER.sub("", text)):
+            yield from _find_identifiers(text)
+
+
+def _read_addresses(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Read the identifiers in fields of addresses; a path of a file is none."""
+    for word in re.split(r"\s+|;(?=http)", _without_commands(" ".join(texts))):
+        if _ADDRESS.fullmatch(word):
+            yield from zip(NORMALISE, identifiers_in_url(word), strict=True)
+
+
+def _without_commands(text: str) -> str:
+    """Remove the LaTeX commands of addresses."""
+    return re.sub(r"\\(?:nolink)?url\b|\\(?:nolink)?url(?=http)", " ", text)
 
 
 def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
@@ -262,12 +266,12 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
             authors += [each for each in map(invert_initials, _split(record[tag])) if each not in known]
     from_pubmed = re.search("pubmed|nlm|medline", databases) and "embase" not in databases
     return {
-        # Some programs begin each paragraph with its tag.
         "abstract": " ".join([*_all(record, "AB")] or _all(record, "N2")),
         "pmid": number.upper().removeprefix("PMID:").strip() if from_pubmed else None,
         "pmcid": next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
         "addresses": [text for tag in _ADDRESSES for text in record.get(tag, [])],
-        "notes": [text for tag in _NOTES for text in record.get(tag, [])],
+        # Some programs begin each paragraph with its tag.
+        "notes": ["\n".join(record.get(tag, [])) for tag in _NOTES],
         "authors": authors,
         "pages": page_range(_first(record, "SP"), _first(record, "EP")) or _first(record, "AR", "C7"),
         "article_type": " ".join(record.get("TY", [])).lower(),
@@ -340,7 +344,7 @@ def _more_of_zotero(row: Fields) -> dict[str, Any] | None:
         "entry": _first(row, "key"),
         "file": _find_pdf(row.get("file attachments", [])),
         "addresses": row.get("url", []),
-        "notes": row.get("extra", []),
+        "extra": row.get("extra", []),
         "authors": map(invert_initials, _split(row.get("author", []), ";")),
         "keywords": _split([*row.get("manual tags", []), *row.get("automatic tags", [])], ";"),
     }
