@@ -607,6 +607,8 @@ def test_only_line_breaks_end_lines(tmp_path: Path, sign: str) -> None:
         "Preprint\nhttps://doi.org/10.1000/other",
         "Comment in: Lancet. 2003;361:1\nPMID: 999",
         "Comment on:\nN1  - PMID: 999",
+        "DOI (preprint): https://doi.org/10.1000/other",
+        "<Comment on> PMID: 999",
     ],
 )
 def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, note: str) -> None:
@@ -686,6 +688,32 @@ def test_a_publisher_s_address_is_a_doi(tmp_path: Path) -> None:
     for line in (f"UR  - {address}", f"DO  - {address}", f"UR  - URL: {address} https://x.org/my file.pdf"):
         (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\n{line}\nER  - \n")
         assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["doi"] == "10.3389/fnins.2019.00001"
+
+
+def test_an_address_comes_before_a_note(tmp_path: Path) -> None:
+    entries = [
+        f"@misc{{k{n}, title = {{Part {n}}}, url = {{https://doi.org/10.1000/own{n}}}, "
+        "note = {https://doi.org/10.5281/zenodo.1}}\n"
+        for n in (1, 2)
+    ]
+    (tmp_path / "a.bib").write_text("".join(entries))
+    found = papers(import_corpus(tmp_path / "a.bib", workers=1))
+    assert sorted(each["doi"] for each in found) == ["10.1000/own1", "10.1000/own2"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://doi.org/%2010.1000/own",
+        "//doi.org/10.1000/own",
+        "URL:https://doi.org/10.1000/own;doi:10.1000/b",
+        "https://x.org/stable/doi.10.1000/own",
+        "https://x.org/?q=%2210.1000/own%22",
+    ],
+)
+def test_addresses_in_odd_forms(tmp_path: Path, address: str) -> None:
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nUR  - {address}\nER  - \n")
+    assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["doi"] == "10.1000/own"
 
 
 def test_a_command_of_latex_around_an_address(tmp_path: Path) -> None:

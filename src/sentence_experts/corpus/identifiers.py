@@ -93,6 +93,10 @@ _NUMBERED = re.compile(r"/(?:[\w-]+-)?article(?!-lookup)[\w-]*/doi/$", re.IGNORE
 _NUMBER = re.compile(r"(?<=[^/])/\d{4,}(?:/[^/]*|\W*)$")
 
 
+# Neither in an address such as 192.168.10.12 nor in arXiv's 2010.12345, but behind "%20".
+_PREFIX = re.compile(r"(?:(?<![\d.])|(?<=%[\da-f]{2})|(?<=doi\.))10\.\d{4}", re.IGNORECASE)
+
+
 def _cut_page(url: str) -> str:
     """Return an address without what follows the DOI in it.
 
@@ -185,8 +189,7 @@ NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pm
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
-    # Not of an address such as 192.168.10.12, nor of arXiv's 2010.12345.
-    doi = normalise_doi(_cut_page(url)) if re.search(r"(?<![\d.])10\.\d{4}", url) else None
+    doi = normalise_doi(_cut_page(url)) if "doi.org/" in url or _PREFIX.search(url) else None
     if "ncbi.nlm.nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)

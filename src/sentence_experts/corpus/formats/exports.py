@@ -35,7 +35,7 @@ _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IG
 _IDENTIFIER = re.compile(
     r"(?P<url>(?:https?://|\bwww\.|\b(?:dx\.)?doi\.org/)\S+)"
     r"|\b(?:PubMed\s+(?:Central\s+)?)?(?P<kind>PMID|PMCID|DOI)\b[\s:=-]*"
-    r"(?P<value>\S+?)(?=[.,;]{0,3}(?:\s|$)|[.,;]{1,3}(?:PMID|PMCID|DOI)\s*:)",
+    r"(?P<value>(?=\S{0,99}\d|none\b|n/?a\b)\S{1,999}?)(?=[.,;]{0,3}(?:\s|$)|[.,;]{1,3}(?:PMID|PMCID|DOI)\s*:)",
     re.IGNORECASE,
 )
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
@@ -67,11 +67,18 @@ _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # A line of Zotero's field Extra, which holds a field that the kind of item lacks.
 _EXTRA_FIELD = re.compile(
-    r"^\s*(?P<kind>PMID|PMCID|DOI)\s*:\s*(?P<value>\S+)\s*$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]*(?P<kind>PMID|PMCID|DOI)[ \t]*:[ \t]*(?P<value>\S+)[ \t]*$", re.IGNORECASE | re.MULTILINE
 )
 # Notes may be HTML. The brackets of a DOI such as 40:4<3::AID-X>3.0.CO;2-K are no tags.
-_TAG = re.compile(r"</?[a-z][a-z0-9]*(?=[\s/>])[^<>]*>", re.IGNORECASE)
-_ADDRESS = re.compile(r"\W?(?:https?://|www\.|(?:dx\.)?doi\.org/|doi:|10\.\d{4,}/)\S+", re.IGNORECASE)
+_TAG = re.compile(
+    r"</?(?:a|b|blockquote|br|code|div|em|h[1-6]|hr|i|li|ol|p|pre|span|strong|su[bp]|u|ul)(?=[\s/>])[^<>]*>",
+    re.I,
+)
+_ADDRESS = re.compile(
+    r"(?:url:|pdf:|\W{0,2})(?:https?://|www\.|(?:dx\.)?doi\.org/|info:doi/|doi:|europepmc\.org/"
+    r"|(?:[\w-]+\.)*ncbi\.nlm\.nih\.gov/|10\.\d{4,}/)\S+",
+    re.IGNORECASE,
+)
 _ADDRESSES, _NOTES = ("UR", "L2", "L1", "LK"), ("N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -159,17 +166,17 @@ def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
 def _make_paper(stated: dict[str, Any]) -> Paper:
     """Make a paper of the texts in a record, by the name of the field.
 
-    `extra`, `notes` and `addresses` are read for identifiers that no field holds. A paper without any is
+    `extra`, `addresses` and `notes` are read for identifiers that no field holds. A paper without any is
     known by a hash of its texts.
     """
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
-    extra, notes, addresses = (filter(None, stated.get(name, ())) for name in ("extra", "notes", "addresses"))
+    extra, addresses, notes = (filter(None, stated.get(name, ())) for name in ("extra", "addresses", "notes"))
     fields = [(each["kind"].lower(), each["value"]) for text in extra for each in _EXTRA_FIELD.finditer(text)]
     found = [(kind, NORMALISE[kind](value)) for kind, value in fields]
-    for kind, value in (*found, *_read_notes(notes), *_read_addresses(addresses)):
+    for kind, value in (*found, *_read_addresses(addresses), *_read_notes(notes)):
         identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
@@ -208,7 +215,7 @@ def _read_notes(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
 
 def _read_addresses(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Read the identifiers in fields of addresses; a path of a file is none."""
-    for word in re.split(r"\s+|;(?=http)", _without_commands(" ".join(texts))):
+    for word in re.split(r"\s+|[;,|](?=https?://|www\.|doi:)", _without_commands(" ".join(texts))):
         if _ADDRESS.fullmatch(word):
             yield from zip(NORMALISE, identifiers_in_url(word), strict=True)
 
