@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 
 from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
@@ -84,6 +84,15 @@ def test_tables_in_memory_are_read_like_files(kind: str):
         ("1", "Rice"),
         ("2", ""),
     ]
+
+
+def test_classes_of_a_dataset_have_their_names() -> None:
+    kinds = ClassLabel(names=["yes", "no"])
+    features = Features({"text": Value("string"), "kind": kinds, "tags": List(kinds)})
+    rows = {"text": ["a", "b", "c"], "kind": [1, 0, -1], "tags": [[0, 1], [], None]}
+    table = to_arrow(Dataset.from_dict(rows, features=features))
+    assert table["kind"].to_pylist() == ["no", "yes", None]
+    assert table["tags"].to_pylist() == [["yes", "no"], [], None]
 
 
 def test_list_of_texts_is_a_table():

@@ -190,7 +190,7 @@ def to_arrow(data: Table) -> pa.Table:
         if library == "pandas":
             return pa.Table.from_pandas(data, preserve_index=False)
         if library == "datasets":
-            return pa.table(data.with_format("arrow")[:])
+            return _name_classes(pa.table(data.with_format("arrow")[:]), data.features)
         if isinstance(data, Mapping):
             columns = data.items()
             return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
@@ -210,6 +210,26 @@ def to_arrow(data: Table) -> pa.Table:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
+
+
+def class_names(data: Table, column: str) -> Sequence[str]:
+    """Return the names of the classes in a column of a `datasets.Dataset`; none for anything else."""
+    feature = data.features.get(column) if type(data).__module__.startswith("datasets.") else None
+    names: Sequence[str] = getattr(feature, "names", None) or ()
+    return names
+
+
+def _name_classes(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
+    """Replace the numbers of a ClassLabel, or of lists of them, by the names of the classes; -1 is none."""
+    for place, name in enumerate(table.column_names):
+        each = features.get(name)
+        if (classes := getattr(each, "names", None)) is not None:
+            values = [None if n is None or n < 0 else classes[n] for n in table[name].to_pylist()]
+            table = table.set_column(place, name, pa.array(values, pa.string()))
+        elif (classes := getattr(getattr(each, "feature", None), "names", None)) is not None:
+            lists = [row and [classes[n] for n in row if n >= 0] for row in table[name].to_pylist()]
+            table = table.set_column(place, name, pa.array(lists, pa.list_(pa.string())))
+    return table
 
 
 def _to_column(name: str, values: list[Any]) -> pa.Array:

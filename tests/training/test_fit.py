@@ -196,6 +196,17 @@ def test_a_route_by_which_all_texts_are_alike_is_refused(plain_model: Path) -> N
         se.fit(plain_model, rows + copies, by=["kind"], steps=5)
 
 
+def test_groups_that_differ_in_case_or_space_alone_are_one() -> None:
+    written = ["Ärzteblatt", "ÄRZTEBLATT ", "A\u0308rzteblatt", " ärzteblatt", "Ärzteblatt\u00a0", "Other"]
+    rows = [
+        {"text": f"{'abcdef'[n]} study " + "word " * n, "topic": f"topic {n % 2}", "source": source}
+        for n, source in enumerate(written)
+    ]
+    groups = LabelledTexts.read(rows, FitConfig(by=["topic"], group="source")).groups.tolist()
+    assert len(set(groups[:5])) == 1
+    assert groups[5] not in groups[:5]
+
+
 def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
     rows = make_rows(100)
     copies = [

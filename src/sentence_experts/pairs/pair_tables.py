@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sentence_experts.storage import sha256_text
 from sentence_experts.tables import (
     Table,
     check_columns,
+    class_names,
     identifiers,
     is_path,
     name_of_table,
@@ -61,21 +62,19 @@ def whole_table(source: Any) -> pa.Table:
         table = read_table(source, read_columns(source))
     else:
         table = to_arrow(source)
-        if type(source).__module__.partition(".")[0] == "datasets":
-            table = _name_classes(table, source.features)
+        labels = [name for name in table.column_names if name.strip().lower() == "label"]
+        table = number_no_and_yes(table, source, labels)
     if "domain" in table.column_names:
         return table
     return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
 
 
-def _name_classes(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
-    """Replace the numbers of a ClassLabel by its names, but for no and yes; -1 is none."""
-    for place, name in enumerate(table.column_names):
-        classes = getattr(features.get(name), "names", None)
-        if classes and not is_no_and_yes(classes):
-            number = table[name].combine_chunks()
-            number = pc.if_else(pc.less(number, 0), None, number)
-            table = table.set_column(place, name, pa.array(classes, pa.string()).take(number))
+def number_no_and_yes(table: pa.Table, source: Any, columns: Iterable[str]) -> pa.Table:
+    """Return a table with 0 and 1 for a ClassLabel of two classes that say no and yes, in some columns."""
+    for name in columns:
+        if is_no_and_yes(classes := list(class_names(source, name))):
+            numbers = [None if each is None else classes.index(each) for each in table[name].to_pylist()]
+            table = table.set_column(table.column_names.index(name), name, pa.array(numbers, pa.int64()))
     return table
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.config import OTHER_NAMES
-from sentence_experts.pairs.pair_tables import is_no_and_yes, read_split
+from sentence_experts.pairs.pair_tables import is_no_and_yes, number_no_and_yes, read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tables import (
@@ -233,9 +233,7 @@ def _name_labels(
 def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
-    rows = table.to_pylist()
-    is_dataset = type(given).__module__.partition(".")[0] == "datasets"
-    records = _number_rows("", _name_labels(given.features, rows, scores) if is_dataset else rows, None)
+    records = _number_rows("", number_no_and_yes(table, given, scores).to_pylist(), None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
     return _read_splits("the table", table.column_names, records, {"table": described})
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -90,8 +91,11 @@ class LabelledTexts:
             named = [as_text(given[row]) for row in kept]
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
+        # Groups that differ in case or white space alone are one, so that they cannot be in two sets.
         keys = [
-            ("group", name) if name and name not in NO_VALUES else ("row", row)
+            ("group", " ".join(normalize("NFKC", name).casefold().split()))
+            if name and name.strip() and name.strip() not in NO_VALUES
+            else ("row", row)
             for name, row in zip(named, kept, strict=True)
         ]
         known: dict[Any, int] = {}
