@@ -86,13 +86,15 @@ def test_tables_in_memory_are_read_like_files(kind: str):
     ]
 
 
-def test_classes_of_a_dataset_have_their_names() -> None:
+def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:
     kinds = ClassLabel(names=["yes", "no"])
     features = Features({"text": Value("string"), "kind": kinds, "tags": List(kinds)})
     rows = {"text": ["a", "b", "c"], "kind": [1, 0, -1], "tags": [[0, 1], [], None]}
-    table = to_arrow(Dataset.from_dict(rows, features=features))
-    assert table["kind"].to_pylist() == ["no", "yes", None]
-    assert table["tags"].to_pylist() == [["yes", "no"], [], None]
+    dataset = Dataset.from_dict(rows, features=features)
+    dataset.to_parquet(tmp_path / "rows.parquet")
+    for table in (to_arrow(dataset), read_table(tmp_path / "rows.parquet", ["kind", "tags"])):
+        assert table["kind"].to_pylist() == ["no", "yes", None]
+        assert table["tags"].to_pylist() == [["yes", "no"], [], None]
 
 
 def test_list_of_texts_is_a_table():

@@ -133,8 +133,9 @@ def _open_rows(
             if kind == "parquet":
                 parquet = parquet_file(source, file)
                 names = _distinct(parquet.schema_arrow.names, source)
-                read = parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted)
-                yield names, (row for batch in read for row in batch.to_pylist())
+                batches = (pa.table(each) for each in parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted))
+                classes = _read_classes(parquet.schema_arrow)
+                yield names, (row for each in batches for row in _name_classes(each, classes).to_pylist())
             elif kind == "json":
                 rows = _json_rows(_lines(source, file, "\n"))
                 first = list(itertools.islice(rows, _ROWS_WITH_COLUMNS))
@@ -190,7 +191,7 @@ def to_arrow(data: Table) -> pa.Table:
         if library == "pandas":
             return pa.Table.from_pandas(data, preserve_index=False)
         if library == "datasets":
-            return _name_classes(pa.table(data.with_format("arrow")[:]), data.features)
+            return _name_classes(pa.table(data.with_format("arrow")[:]), class_names(data))
         if isinstance(data, Mapping):
             columns = data.items()
             return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
@@ -212,23 +213,43 @@ def to_arrow(data: Table) -> pa.Table:
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
 
 
-def class_names(data: Table, column: str) -> Sequence[str]:
-    """Return the names of the classes in a column of a `datasets.Dataset`; none for anything else."""
-    feature = data.features.get(column) if type(data).__module__.startswith("datasets.") else None
-    names: Sequence[str] = getattr(feature, "names", None) or ()
-    return names
+def class_names(source: Table) -> dict[str, list[str]]:
+    """Return the names of the classes in columns of the datasets library: of a `Dataset`, or a file of one.
+
+    A column may also hold lists of classes.
+    """
+    if not is_path(source):
+        is_dataset = type(source).__module__.partition(".")[0] == "datasets"
+        return _read_classes(source.features.arrow_schema) if is_dataset else {}
+    if format_of(source) != "parquet":
+        return {}
+    with opened(source) as (file, _):
+        return _read_classes(parquet_file(source, file).schema_arrow)
 
 
-def _name_classes(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
-    """Replace the numbers of a ClassLabel, or of lists of them, by the names of the classes; -1 is none."""
-    for place, name in enumerate(table.column_names):
-        each = features.get(name)
-        if (classes := getattr(each, "names", None)) is not None:
-            values = [None if n is None or n < 0 else classes[n] for n in table[name].to_pylist()]
-            table = table.set_column(place, name, pa.array(values, pa.string()))
-        elif (classes := getattr(getattr(each, "feature", None), "names", None)) is not None:
-            lists = [row and [classes[n] for n in row if n >= 0] for row in table[name].to_pylist()]
-            table = table.set_column(place, name, pa.array(lists, pa.list_(pa.string())))
+def _read_classes(schema: pa.Schema) -> dict[str, list[str]]:
+    """Read the names of the classes that the datasets library notes in a schema."""
+    noted = (schema.metadata or {}).get(b"huggingface")
+    try:
+        features = json.loads(noted)["info"]["features"] if noted else {}
+        kinds = {name: each.get("feature", each) for name, each in features.items()}
+        return {name: each["names"] for name, each in kinds.items() if each.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _name_classes(table: pa.Table, known: Mapping[str, Sequence[str]]) -> pa.Table:
+    """Replace the numbers of classes, or lists of them, by the names; -1 is none."""
+    for name in known.keys() & set(table.column_names):
+        values, names = table[name].to_pylist(), dict(enumerate(known[name]))
+        if pa.types.is_integer(table[name].type):
+            named = pa.array([names.get(value) for value in values], pa.string())
+        elif pa.types.is_nested(table[name].type):
+            lists = [row and [names[each] for each in row if each in names] for row in values]
+            named = pa.array(lists, pa.list_(pa.string()))
+        else:
+            continue
+        table = table.set_column(table.column_names.index(name), name, named)
     return table
 
 

@@ -359,6 +359,19 @@ def test_a_pair_is_evaluated_once_however_many_negatives_it_has() -> None:
         assert (table["label"] == 0).sum() == 4 * (table["label"] == 1).sum() > 0
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u200b ", "\u00ad ", "\t", " \u2028"])
+def test_texts_that_differ_in_unseen_characters_are_one(space: str) -> None:
+    rows = [{"anchor": f"question {n // 2} thing", "positive": f"reply {n}"} for n in range(80)]
+    for row in rows[1::2]:
+        row["anchor"] = row["anchor"].replace(" ", space)
+    for number, row in enumerate(rows):
+        other = {"anchor": f"q {number}", "anchor_id": f"q{number // 2}" + " " * (number % 2)}
+        rows[number] = row if space != "\t" else {**row, **other}
+    pairs = import_pairs(rows)
+    ids = [set(pairs.split(name)["anchor_id"].to_pylist()) for name in SETS]
+    assert len(set.union(*ids)) == sum(map(len, ids)) == 40
+
+
 def test_a_negative_that_is_its_anchor_or_blank_is_none() -> None:
     rows = [{"anchor": f"q {n}", "positive": f"a {n}", "negative": f"w {n}"} for n in range(30)]
     rows[3]["negative"], rows[4]["negative"] = "Q 3.", "   "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -74,15 +75,21 @@ def test_cells_that_say_that_nothing_is_known_are_no_labels_or_groups() -> None:
     assert all(labels), "rows without a group are apart"
 
 
-def test_a_class_label_may_be_a_score() -> None:
+def test_a_class_label_may_be_a_score(tmp_path: Path) -> None:
     kinds = ClassLabel(names=["not_equivalent", "equivalent"])
     rows = {"anchor": [f"a {n}" for n in range(40)], "positive": [f"b {n}" for n in range(40)]}
     rows |= {"split": ["test"] * 40}
     features = Features(dict.fromkeys(rows, Value("string")) | {"label": kinds})
     dataset = Dataset.from_dict({**rows, "label": [n % 2 for n in range(40)]}, features)
-    task = {"kind": "pair_classification", "datasets": {"mrpc": {"table": dataset, "score": "label"}}}
-    pairs = compile_tasks({"same": task}).pairs("same", "mrpc", "test")
-    assert pairs["score"].to_pylist() == [n % 2 for n in range(40)]
+    task: dict[str, Any] = {
+        "kind": "pair_classification",
+        "datasets": {"mrpc": {"table": dataset, "score": "label"}},
+    }
+    dataset.to_parquet(tmp_path / "mrpc.parquet")
+    file = {"files": {"test": str(tmp_path / "mrpc.parquet")}, "score": "label"}
+    for source in (task["datasets"]["mrpc"], file):
+        made = compile_tasks({"same": {**task, "datasets": {"mrpc": source}}})
+        assert made.pairs("same", "mrpc", "test")["score"].to_pylist() == [n % 2 for n in range(40)]
     graded = Dataset.from_dict({**rows, "label": ["10", "5", "1", "0"] * 10}).class_encode_column("label")
     rated = {"kind": "sts", "datasets": {"some": {"table": graded, "score": "label"}}}
     pairs = compile_tasks({"rated": rated}).pairs("rated", "some", "test")
@@ -90,15 +97,17 @@ def test_a_class_label_may_be_a_score() -> None:
 
 
 @pytest.mark.parametrize("names", [["entailment", "not_entailment"], ["duplicate", "not duplicate"]])
-def test_a_class_label_whose_first_class_says_yes_is_no_score(names: list[str]) -> None:
+def test_a_class_label_whose_first_class_says_yes_is_no_score(names: list[str], tmp_path: Path) -> None:
     rows = {"anchor": [f"a {n}" for n in range(40)], "positive": [f"b {n}" for n in range(40)]}
     features = Features(dict.fromkeys(rows, Value("string")) | {"label": ClassLabel(names=names)})
     dataset = Dataset.from_dict({**rows, "label": [n % 2 for n in range(40)]}, features)
     task = {"kind": "pair_classification", "datasets": {"rte": {"table": dataset, "score": "label"}}}
     with pytest.raises(InputError, match=r"no number: '(entailment|duplicate)'"):
         compile_tasks({"same": task})
-    with pytest.raises(InputError, match="a label is 1"):
-        sentence_experts.import_pairs(dataset)
+    dataset.to_parquet(tmp_path / "rte.parquet")
+    for source in (dataset, tmp_path / "rte.parquet"):
+        with pytest.raises(InputError, match="a label is 1"):
+            sentence_experts.import_pairs(source)
 
 
 @pytest.mark.parametrize("name", [None, "held out"])

@@ -77,7 +77,7 @@ def import_(
     Sources are folders, .xml and .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 and .zip archives of JATS
     articles (PMC, PLOS, eLife) or PubMed XML; JSON records of OpenAlex; or exports of reference
     managers and databases: RIS, NBIB, BibTeX, CSV of PubMed and Zotero; or tables of your own, as --papers
-    describes them. Citations between their papers come in with --citations.
+    describes them. Citations between the papers of --papers come in with --citations.
 
     Example: sentence-experts corpus import elife.tar.xz more/ --out corpus
 

@@ -14,8 +14,8 @@ SPLITS = ("train", "validation", "test")
 OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
 ONE_DOMAIN = "all"  # domain of works and texts without a rule or column that sorts them
 # Characters that are ignored in comparing texts: papers cite a title with and without its final stop.
-# White space is spelled out, as engines differ in the meaning of \s.
-NOT_WORDS = r"\p{P}\t\n\f\r "
+# By Unicode's categories, as engines differ in the meaning of \s.
+NOT_WORDS = r"\p{P}\p{Z}\p{Cc}\p{Cf}"
 AUTO_UNIT: Literal["auto"] = "auto"
 Level = Literal["article", "section", "paragraph", "sentence", "bracket"]
 # Levels from the widest to the closest; each lies within the one before.

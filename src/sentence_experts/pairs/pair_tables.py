@@ -44,10 +44,17 @@ PAIRS_SCHEMA = pa.schema([
 PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 NEGATIVE = "negative"  # an optional column: a text unlike the anchor
+
+
+def _read_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    return pc.utf8_trim_whitespace(identifiers(column, what))
+
+
 # Column of a user's table -> the function that reads it; other columns are numbers.
-_READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), texts) | dict.fromkeys(
-    ("domain", "anchor_id", "positive_id"), identifiers
-)
+_READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), texts) | {
+    "domain": identifiers,
+    **dict.fromkeys(("anchor_id", "positive_id"), _read_ids),
+}
 _NO_AND_YES = {
     ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
     ("unrelated", "related"), ("irrelevant", "relevant"), ("dissimilar", "similar"),
@@ -58,12 +65,9 @@ _FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 
 def whole_table(source: Any) -> pa.Table:
     """Read a table, and rename the column `route` to `domain`."""
-    if is_path(source):
-        table = read_table(source, read_columns(source))
-    else:
-        table = to_arrow(source)
-        labels = [name for name in table.column_names if name.strip().lower() == "label"]
-        table = number_no_and_yes(table, source, labels)
+    table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
+    labels = [name for name in table.column_names if name.strip().lower() == "label"]
+    table = number_no_and_yes(table, source, labels)
     if "domain" in table.column_names:
         return table
     return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
@@ -71,8 +75,9 @@ def whole_table(source: Any) -> pa.Table:
 
 def number_no_and_yes(table: pa.Table, source: Any, columns: Iterable[str]) -> pa.Table:
     """Return a table with 0 and 1 for a ClassLabel of two classes that say no and yes, in some columns."""
+    known = class_names(source)
     for name in columns:
-        if is_no_and_yes(classes := list(class_names(source, name))):
+        if is_no_and_yes(classes := known.get(name, [])):
             numbers = [None if each is None else classes.index(each) for each in table[name].to_pylist()]
             table = table.set_column(table.column_names.index(name), name, pa.array(numbers, pa.int64()))
     return table

@@ -276,6 +276,7 @@ def draw_per_domain(
 
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the texts without case, punctuation and white space, in one Unicode form."""
+    """Return the texts without case, punctuation, white space and unseen characters, in one Unicode form."""
     lower = pc.utf8_lower(pc.utf8_normalize(texts, form="NFC"))
+    lower = pc.replace_substring_regex(lower, r"\p{Cf}+", "")  # soft hyphens, within words
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))

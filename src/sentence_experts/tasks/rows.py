@@ -23,6 +23,7 @@ from sentence_experts.tables import (
     BadRowError,
     as_text,
     check_columns,
+    class_names,
     read_columns,
     read_rows,
     to_arrow,
@@ -104,14 +105,15 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     """
     names = [name for own in source.columns(kind).values() for name in own]
     wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+    scores = source.columns(kind).get("score", ())
     if source.corpus is not None:
         opened = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
-        opened = _open_hub(source, source.hub, wanted, folder, source.columns(kind).get("score", ()))
+        opened = _open_hub(source, source.hub, wanted, folder, scores)
     elif source.table is not None:
-        opened = _open_table(source.table, wanted, source.columns(kind).get("score", ()))
+        opened = _open_table(source.table, wanted, scores)
     else:
-        opened = _open_files(source, wanted, folder)
+        opened = _open_files(source, wanted, folder, scores)
     splits, records, described = opened
     reading = Reading(splits, [], [], described)
     for record in records:
@@ -138,13 +140,22 @@ def _number_rows(where: str, rows: Iterable[Values | BadRowError], split: str | 
         yield f"{where}row {number}", split, row
 
 
-def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
+def _read_file(path: Path, scores: Sequence[str]) -> Iterable[Values | BadRowError]:
+    """Read the rows of a file; scores that are classes of the datasets library are as in a Dataset."""
+    known = {name: each for name, each in class_names(path).items() if name in scores and is_no_and_yes(each)}
+    for row in read_rows(path):
+        if isinstance(row, dict):
+            row = row | {name: each.index(row[name]) for name, each in known.items() if row[name] is not None}
+        yield row
+
+
+def _open_files(source: Source, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
     given = {None: source.file} if source.file else source.files or {}
     paths = {split: resolve_path(written, folder) for split, written in given.items()}
     for path in paths.values():
         check_columns(str(path), wanted, read_columns(path))
     files = {split: {"name": path.name, "sha256": sha256_file(path)} for split, path in paths.items()}
-    parts = (_number_rows(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
+    parts = (_number_rows(f"{path.name} ", _read_file(path, scores), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
         return _read_splits(str(paths[None]), read_columns(paths[None]), records, {"file": files[None]})
