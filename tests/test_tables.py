@@ -97,6 +97,20 @@ def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:
         assert table["tags"].to_pylist() == [["yes", "no"], [], None]
 
 
+def test_classes_in_files_of_earlier_versions_have_their_names(tmp_path: Path) -> None:
+    noted = {
+        "tokens": [{"dtype": "string", "_type": "Value"}],
+        "kind": {"names": ["no", "yes"], "_type": "ClassLabel"},
+    }
+    table = pa.table({"tokens": [["a"], ["b"]], "kind": [1, -1]})
+    metadata = {b"huggingface": json.dumps({"info": {"features": noted}}).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "old.parquet")
+    assert read_table(tmp_path / "old.parquet", ["kind"])["kind"].to_pylist() == ["yes", None]
+    for text in (b"{", b"[]", b'{"info": 3}'):
+        pq.write_table(table.replace_schema_metadata({b"huggingface": text}), tmp_path / "odd.parquet")
+        assert read_table(tmp_path / "odd.parquet", ["kind"])["kind"].to_pylist() == [1, -1]
+
+
 def test_list_of_texts_is_a_table():
     assert TextTable(["a", "b"]).texts() == ["a", "b"]
     assert TextTable(["a", "b"]).fingerprint() != TextTable(["ab"]).fingerprint()

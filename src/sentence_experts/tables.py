@@ -229,13 +229,18 @@ def class_names(source: Table) -> dict[str, list[str]]:
 
 def _read_classes(schema: pa.Schema) -> dict[str, list[str]]:
     """Read the names of the classes that the datasets library notes in a schema."""
-    noted = (schema.metadata or {}).get(b"huggingface")
     try:
-        features = json.loads(noted)["info"]["features"] if noted else {}
-        kinds = {name: each.get("feature", each) for name, each in features.items()}
-        return {name: each["names"] for name, each in kinds.items() if each.get("_type") == "ClassLabel"}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        noted = json.loads((schema.metadata or {}).get(b"huggingface", "{}"))
+        features = noted.get("info", {}).get("features", {}).items()
+    except (ValueError, AttributeError):
         return {}
+    known = {}
+    for name, each in features:
+        kind = each[0] if isinstance(each, list) and each else each  # a list, as of before version 4
+        kind = kind.get("feature", kind) if isinstance(kind, dict) else {}
+        if isinstance(kind, dict) and kind.get("_type") == "ClassLabel":
+            known[name] = list(kind.get("names") or [])
+    return known
 
 
 def _name_classes(table: pa.Table, known: Mapping[str, Sequence[str]]) -> pa.Table:

@@ -665,7 +665,7 @@ def test_fields_in_zotero_s_extra_come_before_the_address(tmp_path: Path) -> Non
         f'"12 citations (Crossref) [2023-05-01]\nDOI: 10.1007/978-3-030_{n}\nComment on PMID: 7"\n'
         for n in (5, 6)
     ]
-    (tmp_path / "z.csv").write_text(header + "".join(rows))
+    (tmp_path / "z.csv").write_bytes((header + "".join(rows)).replace("\n", "\r\n").encode())
     found = papers(import_corpus(tmp_path / "z.csv", workers=1))
     assert sorted((each["doi"], each["pmid"]) for each in found) == [
         ("10.1007/978-3-030_5", None),

@@ -372,6 +372,17 @@ def test_texts_that_differ_in_unseen_characters_are_one(space: str) -> None:
     assert len(set.union(*ids)) == sum(map(len, ids)) == 40
 
 
+def test_ids_of_pairs_are_read_without_white_space_around_them() -> None:
+    rows = [
+        {"anchor": f"q {n}", "positive": f"a {n}", "anchor_id": f"{n}.0 ", "positive_id": 100 + n}
+        for n in range(40)
+    ]
+    assert set(import_pairs(rows).split("train")["anchor_id"].to_pylist()) <= {str(n) for n in range(40)}
+    rows[3]["anchor_id"] = " "
+    with pytest.raises(InputError, match="'anchor_id' has rows without a value"):
+        import_pairs(rows)
+
+
 def test_a_negative_that_is_its_anchor_or_blank_is_none() -> None:
     rows = [{"anchor": f"q {n}", "positive": f"a {n}", "negative": f"w {n}"} for n in range(30)]
     rows[3]["negative"], rows[4]["negative"] = "Q 3.", "   "

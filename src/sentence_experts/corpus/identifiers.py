@@ -94,7 +94,7 @@ _NUMBER = re.compile(r"(?<=[^/])/\d{4,}(?:/[^/]*|\W*)$")
 
 
 # Neither in an address such as 192.168.10.12 nor in arXiv's 2010.12345, but behind "%20".
-_PREFIX = re.compile(r"(?:(?<![\d.])|(?<=%[\da-f]{2})|(?<=doi\.))10\.\d{4}", re.IGNORECASE)
+_PREFIX = re.compile(r"(?:(?<![\d.])|(?<=%[\da-f]{2})|(?<=doi\.))10\.\d{4}|doi\.org/10\.", re.IGNORECASE)
 
 
 def _cut_page(url: str) -> str:
@@ -189,7 +189,7 @@ NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pm
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
-    doi = normalise_doi(_cut_page(url)) if "doi.org/" in url or _PREFIX.search(url) else None
+    doi = normalise_doi(_cut_page(url)) if _PREFIX.search(url) else None
     if "ncbi.nlm.nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
     pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)

@@ -213,7 +213,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
     full_text = _clean_text(row.get(FULL_TEXT))
     fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
-    retracted = _clean_text(row.get("retracted")) or ""
+    retracted = (_clean_text(row.get("retracted")) or "").replace("_", " ")
     if retracted.lower() not in _TRUE | _FALSE:
         raise BadRowError(f"retracted is {retracted[:40]!r}; write yes or no")
     paper = Paper(

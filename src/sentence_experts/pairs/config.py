@@ -16,6 +16,10 @@ ONE_DOMAIN = "all"  # domain of works and texts without a rule or column that so
 # Characters that are ignored in comparing texts: papers cite a title with and without its final stop.
 # By Unicode's categories, as engines differ in the meaning of \s.
 NOT_WORDS = r"\p{P}\p{Z}\p{Cc}\p{Cf}"
+# Characters that are not seen, also within words: soft hyphens, joiners, marks of the direction of writing.
+UNSEEN = (
+    "\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
 AUTO_UNIT: Literal["auto"] = "auto"
 Level = Literal["article", "section", "paragraph", "sentence", "bracket"]
 # Levels from the widest to the closest; each lies within the one before.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sentence_experts.pairs.config import LEVELS, NOT_WORDS, Level
+from sentence_experts.pairs.config import LEVELS, NOT_WORDS, UNSEEN, Level
 
 _WHITE_SPACE = " \t\n\r\v\f"
 
@@ -38,7 +38,7 @@ def select_folded_texts(unit: str, papers: str, citations: str) -> str:
     compared.
     """
     # Two letters whose lower case differs between engines: a separate dot, another letter at a word's end.
-    lower = "lower(replace(replace(text, 'İ', 'i'), 'Σ', 'σ'))"
+    lower = f"lower(translate(text, 'İΣ{UNSEEN}', 'iσ'))"
     words = f"regexp_extract_all({lower}, '[^{NOT_WORDS}]+', 0)"
     return f"""SELECT paper_id, text, year, md5(array_join({words}, ' ')) AS folded
         FROM ({UNITS[unit].format(papers=papers, citations=citations)}) AS texts

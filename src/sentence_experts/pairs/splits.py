@@ -18,7 +18,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.config import NOT_WORDS, SPLITS
+from sentence_experts.pairs.config import NOT_WORDS, SPLITS, UNSEEN
 
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
@@ -278,5 +278,5 @@ def draw_per_domain(
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the texts without case, punctuation, white space and unseen characters, in one Unicode form."""
     lower = pc.utf8_lower(pc.utf8_normalize(texts, form="NFC"))
-    lower = pc.replace_substring_regex(lower, r"\p{Cf}+", "")  # soft hyphens, within words
+    lower = pc.replace_substring_regex(lower, f"[{UNSEEN}]+", "")
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))

@@ -145,7 +145,7 @@ def _read_file(path: Path, scores: Sequence[str]) -> Iterable[Values | BadRowErr
     known = {name: each for name, each in class_names(path).items() if name in scores and is_no_and_yes(each)}
     for row in read_rows(path):
         if isinstance(row, dict):
-            row = row | {name: each.index(row[name]) for name, each in known.items() if row[name] is not None}
+            row = row | {name: each.index(row[name]) for name, each in known.items() if row[name] in each}
         yield row
 
 

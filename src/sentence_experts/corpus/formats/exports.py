@@ -35,7 +35,7 @@ _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IG
 _IDENTIFIER = re.compile(
     r"(?P<url>(?:https?://|\bwww\.|\b(?:dx\.)?doi\.org/)\S+)"
     r"|\b(?:PubMed\s+(?:Central\s+)?)?(?P<kind>PMID|PMCID|DOI)\b[\s:=-]*"
-    r"(?P<value>(?=\S{0,99}\d|none\b|n/?a\b)\S{1,999}?)(?=[.,;]{0,3}(?:\s|$)|[.,;]{1,3}(?:PMID|PMCID|DOI)\s*:)",
+    r"(?P<value>(?=\S{0,99}\d|none\b|no\b|unknown\b|n[/.]?a\b)\S{1,999}?)(?=[.,;]{0,3}(?:\s|$)|[.,;]{1,3}(?:PMID|PMCID|DOI)\s*:)",
     re.IGNORECASE,
 )
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
@@ -67,11 +67,11 @@ _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # A line of Zotero's field Extra, which holds a field that the kind of item lacks.
 _EXTRA_FIELD = re.compile(
-    r"^[ \t]*(?P<kind>PMID|PMCID|DOI)[ \t]*:[ \t]*(?P<value>\S+)[ \t]*$", re.IGNORECASE | re.MULTILINE
+    r"^[^\S\n]*(?P<kind>PMID|PMCID|DOI)[^\S\n]*:[^\S\n]*(?P<value>\S+)[^\S\n]*$", re.IGNORECASE | re.MULTILINE
 )
 # Notes may be HTML. The brackets of a DOI such as 40:4<3::AID-X>3.0.CO;2-K are no tags.
 _TAG = re.compile(
-    r"</?(?:a|b|blockquote|br|code|div|em|h[1-6]|hr|i|li|ol|p|pre|span|strong|su[bp]|u|ul)(?=[\s/>])[^<>]*>",
+    r"</?(?:a|b|blockquote|br|code|div|em|font|h[1-6]|hr|i|li|ol|p|pre|small|span|strong|su[bp]|t[dhr]|table|tbody|u|ul)(?=[\s/>])[^<>]*>",
     re.I,
 )
 _ADDRESS = re.compile(
