@@ -236,10 +236,12 @@ def _read_classes(schema: pa.Schema) -> dict[str, list[str]]:
         return {}
     known = {}
     for name, each in features:
-        kind = each[0] if isinstance(each, list) and each else each  # a list, as of before version 4
-        kind = kind.get("feature", kind) if isinstance(kind, dict) else {}
-        if isinstance(kind, dict) and kind.get("_type") == "ClassLabel":
-            known[name] = list(kind.get("names") or [])
+        if isinstance(each, list):  # as datasets before version 4 notes lists
+            kind = each[0] if each else {}
+        else:
+            kind = each.get("feature", each) if isinstance(each, dict) else {}
+        if isinstance(kind, dict) and kind.get("_type") == "ClassLabel" and kind.get("names"):
+            known[name] = list(kind["names"])
     return known
 
 

@@ -378,6 +378,11 @@ def test_ids_of_pairs_are_read_without_white_space_around_them() -> None:
         for n in range(40)
     ]
     assert set(import_pairs(rows).split("train")["anchor_id"].to_pylist()) <= {str(n) for n in range(40)}
+    large = [{**row, "anchor_id": 2**63 + number} for number, row in enumerate(rows)]
+    table = pa.Table.from_pylist(
+        large, pa.schema([*[(n, pa.string()) for n in ("anchor", "positive")], ("anchor_id", pa.uint64())])
+    )
+    assert import_pairs(table).split("train")["anchor_id"][0].as_py().startswith("92233720368547")
     rows[3]["anchor_id"] = " "
     with pytest.raises(InputError, match="'anchor_id' has rows without a value"):
         import_pairs(rows)

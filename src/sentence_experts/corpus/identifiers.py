@@ -94,7 +94,9 @@ _NUMBER = re.compile(r"(?<=[^/])/\d{4,}(?:/[^/]*|\W*)$")
 
 
 # Neither in an address such as 192.168.10.12 nor in arXiv's 2010.12345, but behind "%20".
-_PREFIX = re.compile(r"(?:(?<![\d.])|(?<=%[\da-f]{2})|(?<=doi\.))10\.\d{4}|doi\.org/10\.", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"(?:(?<![\d.])|(?<=%[\da-f]{2})|(?<=doi\.))10\.\d{4}|doi\.org/(?:e\d{1,9})?10\.", re.IGNORECASE
+)
 
 
 def _cut_page(url: str) -> str:

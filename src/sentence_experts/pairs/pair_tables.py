@@ -47,8 +47,10 @@ NEGATIVE = "negative"  # an optional column: a text unlike the anchor
 
 
 def _read_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
-    cells = (each.strip() or None if isinstance(each, str) else each for each in column.to_pylist())
-    return identifiers(pa.chunked_array([list(cells)]), what)
+    if not any(isinstance(each, str) for each in column.to_pylist()):
+        return identifiers(column, what)
+    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return identifiers(pc.if_else(pc.equal(trimmed, ""), None, trimmed), what)
 
 
 # Column of a user's table -> the function that reads it; other columns are numbers.
@@ -78,8 +80,9 @@ def number_no_and_yes(table: pa.Table, source: Any, columns: Iterable[str]) -> p
     """Return a table with 0 and 1 for a ClassLabel of two classes that say no and yes, in some columns."""
     known = class_names(source)
     for name in columns:
-        if is_no_and_yes(classes := known.get(name, [])) and pa.types.is_string(table[name].type):
-            numbers = [None if each is None else classes.index(each) for each in table[name].to_pylist()]
+        values, classes = table[name].to_pylist(), known.get(name, [])
+        if is_no_and_yes(classes) and all(each is None or each in classes for each in values):
+            numbers = [None if each is None else classes.index(each) for each in values]
             table = table.set_column(table.column_names.index(name), name, pa.array(numbers, pa.int64()))
     return table
 
