@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -84,6 +85,11 @@ def test_tables_in_memory_are_read_like_files(kind: str):
         ("1", "Rice"),
         ("2", ""),
     ]
+
+
+def test_texts_of_polars_can_be_chosen_by_rows() -> None:
+    table = to_arrow(pl.DataFrame({"split": ["train", "test"], "number": [1, 2]}))
+    assert table.take([1])["split"].to_pylist() == ["test"]
 
 
 def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:

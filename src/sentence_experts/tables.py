@@ -196,7 +196,12 @@ def to_arrow(data: Table) -> pa.Table:
             columns = data.items()
             return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.table(data)
+            table = pa.table(data)
+            # Arrow has no functions for the views of polars.
+            for place, column in enumerate(table.columns):
+                if column.type == pa.string_view():
+                    table = table.set_column(place, table.field(place).name, column.cast(pa.large_string()))
+            return table
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             texts = isinstance(next(iter(data), ""), str)
             for number, item in enumerate(data, start=1):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from sentence_experts.corpus.parts import part_key
 from sentence_experts.corpus.record_files import RecordFiles
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.corpus.user_tables import UserTable
+from sentence_experts.encoding.encode import encode
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.sql_engine import open_engine
@@ -303,3 +305,25 @@ def test_a_file_that_changes_while_it_is_read_is_not_imported(
                 import_corpus(**given, out=tmp_path / f"out-{name}", workers=1)
         corpus = import_corpus(**given, out=tmp_path / f"out-{name}", workers=1, overwrite=True)
         assert corpus.to_pandas()["title"].tolist() == ["newer"]
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "in" / "closed"
+    inner.mkdir(parents=True)
+    (tmp_path / "in" / "a.bib").write_text("@misc{a, title = {Rice}}")
+    (inner / "b.bib").write_text("@misc{b, title = {Sleep}}")
+    assert len(import_corpus([tmp_path / "in"], workers=1).to_pandas()) == 2
+    listed = os.scandir
+
+    def scan(path: Any = ".") -> Any:
+        if Path(os.fsdecode(path)).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scan)  # root may list everything
+    with pytest.raises(InputError, match=r"closed: the folder cannot be read: Permission denied"):
+        import_corpus([tmp_path / "in"], workers=1)
+    (inner / "c.jsonl").write_text('{"text": "rice"}')
+    for source in (tmp_path / "in", tmp_path / "in" / "*" / "*.jsonl", tmp_path / "in" / "**" / "*.jsonl"):
+        with pytest.raises(InputError, match="closed: the folder cannot be read"):
+            encode("minilm", [source], out=tmp_path / "vectors")

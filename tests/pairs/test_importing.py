@@ -372,6 +372,56 @@ def test_texts_that_differ_in_unseen_characters_are_one(space: str) -> None:
     assert len(set.union(*ids)) == sum(map(len, ids)) == 40
 
 
+def test_a_negative_that_another_row_links_by_its_id_is_no_negative() -> None:
+    rows = []
+    for n in range(12):
+        rows += [
+            {
+                "anchor": f"query {n}",
+                "positive": f"document {n} long",
+                "anchor_id": f"q{n}",
+                "positive_id": f"d{n}",
+            },
+            {
+                "anchor": f"other {n}",
+                "positive": f"document {n}",
+                "anchor_id": f"o{n}",
+                "positive_id": f"d{n}",
+            },
+            {"anchor": f"query {n}", "positive": f"third {n}", "anchor_id": f"q{n}", "positive_id": f"t{n}"},
+            {"anchor": f"free {n}", "positive": f"fourth {n}", "anchor_id": f"f{n}", "positive_id": f"u{n}"},
+        ]
+        rows[-2]["negative"] = f"Document {n}."
+        rows[-1]["negative"] = f"unlike {n}"
+    pairs = import_pairs(rows)
+    assert set(pairs.split("train")["negative"].drop_null().to_pylist()) <= {f"unlike {n}" for n in range(12)}
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pandas()
+        assert not table[table["label"] == 0]["positive"].str.startswith("Document").any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_about_which_rows_disagree_are_no_negatives(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    rows = [{"anchor": f"q {n}", "positive": f"a {n}", "label": 1, "split": SETS[n % 3]} for n in range(24)]
+    disputed = {(int(left), int(right)) for left, right in draw.integers(0, 24, (150, 2)) if left != right}
+    rows += [
+        {"anchor": f"q {left}", "positive": f"a {right}", "label": label, "split": SETS[left % 3]}
+        for left, right in sorted(disputed)
+        for label in (0, 1)
+    ]
+    pairs = import_pairs(rows)
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pandas()
+        made = table[table["label"] == 0]
+        found = {
+            (int(a.split()[1]), int(b.split()[1]))
+            for a, b in zip(made["anchor"], made["positive"], strict=True)
+        }
+        assert found
+        assert not found & disputed
+
+
 def test_ids_of_pairs_are_read_without_white_space_around_them() -> None:
     rows = [
         {"anchor": f"q {n}", "positive": f"a {n}", "anchor_id": f"{n}.0 ", "positive_id": 100 + n}

@@ -84,6 +84,17 @@ def test_an_output_of_another_kind_is_never_overwritten(tmp_path: Path):
     assert (tmp_path / "out" / "a.txt").read_text() == "a"
 
 
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_pipe_or_device_is_never_replaced(tmp_path: Path, is_file: bool):
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(UsageError, match="neither a file nor a folder"),
+        output(tmp_path / "pipe", "model", is_file=is_file, overwrite=True, names=["pipe"]) as place,
+    ):
+        place.begin({})
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_other_files_are_refused_and_stay_beside_what_overwrite_writes(tmp_path: Path):
     out = tmp_path / "m"
     (out / "sub").mkdir(parents=True)

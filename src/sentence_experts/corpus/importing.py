@@ -28,7 +28,7 @@ from sentence_experts.corpus.records import CorpusRecords
 from sentence_experts.corpus.user_tables import is_table_of_papers, read_user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import Output, check_apart
+from sentence_experts.storage import Output, check_apart, check_listed
 from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -109,6 +109,8 @@ def gather_sources(
         UsageError: there are none.
     """
     paths = _check_paths(sources)
+    for folder in filter(Path.is_dir, paths):
+        check_listed(folder)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
     tables = [] if config.format else [path for path in paths if is_table_of_papers(path)]
     others = [path for path in paths if path not in (*corpora, *tables)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import check_listed
 from sentence_experts.tables import Table, format_of, is_path, opened, parquet_file
 from sentence_experts.text_table import TextRow, TextTable
 
@@ -41,6 +42,10 @@ def _find_files(source: Path) -> list[Path]:
         return [source]
     # Folders whose names are written out may have brackets in them, or be hidden.
     base = next(folder for folder in (source, *source.parents) if folder.is_dir())
+    inner = str(source.relative_to(base).parent)
+    is_whole = base == source or "**" in inner
+    for folder in [base] if is_whole or inner == "." else filter(Path.is_dir, base.glob(inner)):
+        check_listed(folder, hidden="._" if is_whole else None)
     files = base.rglob("*") if base == source else base.glob(str(source.relative_to(base)))
     written = {part[0] for part in source.relative_to(base).parts}  # what a pattern names is not hidden
     hides = {*"._"} - written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +82,16 @@ def import_pairs(
     """
     config = ImportPairsConfig.of(config, **settings)
     check_apart(out, overwrite, source)
-    table, split = _read(source, config)
-    pairs = _split_pairs(table, split, config)
+    table, split, disputed = _read(source, config)
+    pairs = _split_pairs(table, split, disputed, config)
     return pairs if out is None else pairs.save(out, overwrite)
 
 
-def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
-    """Read all pairs with both texts, without repetition, and their sets if a column names them."""
+def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None, pa.Table]:
+    """Read all pairs with both texts, without repetition, and their sets if a column names them.
+
+    Also returns the pairs that are left out because rows contradict each other.
+    """
     name = name_of_table(source)
     table = _read_released(source, config.subset)
     if table is None:
@@ -130,12 +134,13 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         logger.warning(f"{name}: left out, as their two texts are the same: {same:,}")
         rows = rows[first != second]
     contradicted = _find_contradicted(pairs)[rows]
+    disputed = pairs.take(rows[contradicted])
     if left_out := int(contradicted.sum()):
         logger.warning(f"{name}: left out, as other rows say the opposite of the same texts: {left_out:,}")
         rows = rows[~contradicted]
     if not pc.any(pc.equal(pairs["label"].take(rows), 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
-    return pairs.take(rows), None if split is None else split[rows]
+    return pairs.take(rows), None if split is None else split[rows], disputed
 
 
 def _read_released(source: Table, subset: str | None) -> pa.Table | None:
@@ -195,19 +200,33 @@ def _find_contradicted(pairs: pa.Table) -> np.ndarray:
 
 def _find_linked_negatives(pairs: pa.Table) -> np.ndarray:
     """Find rows whose negative a row of their domain, maybe another one, links with the anchor, or that have
-    the anchor itself as negative, (rows,)."""
-    anchors, positives, negatives = (
-        fold_texts(pairs[name]).to_pylist() for name in ("anchor", "positive", NEGATIVE)
-    )
+    the anchor itself as negative, (rows,). Texts of one id are one, and so are ids of one text."""
+    numbers: dict[tuple[str, str | None], int] = {}
+
+    def number(kind: str, values: Sequence[str | None]) -> list[int]:
+        return [numbers.setdefault((kind, each), len(numbers)) for each in values]
+
+    def fold(column: pa.ChunkedArray) -> list[str | None]:  # one of signs alone stays
+        return [
+            one or other
+            for one, other in zip(fold_texts(column).to_pylist(), column.to_pylist(), strict=True)
+        ]
+
+    ids = [number("id", pairs[name].to_pylist()) for name in ("anchor_id", "positive_id")]
+    texts = [number("text", fold(pairs[name])) for name in ("anchor", "positive")]
+    negatives = number("text", fold(pairs[NEGATIVE]))
+    same = find_components(np.array(ids).ravel(), np.array(texts).ravel(), len(numbers))
+    anchors, positives = (same[each].tolist() for each in ids)
+    stated = np.where(pairs[NEGATIVE].is_valid(), same[negatives], -1).tolist()
     domains, labels = pairs["domain"].to_pylist(), pairs["label"].to_pylist()
     linked = {
         (domain, frozenset((anchor, positive)))
         for domain, anchor, positive, label in zip(domains, anchors, positives, labels, strict=True)
         if label
     }
-    stated = zip(domains, anchors, negatives, strict=True)
+    rows = zip(domains, anchors, stated, strict=True)
     return np.array(
-        [anchor == each or (domain, frozenset((anchor, each))) in linked for domain, anchor, each in stated],
+        [anchor == each or (domain, frozenset((anchor, each))) in linked for domain, anchor, each in rows],
         bool,
     )
 
@@ -223,7 +242,8 @@ class _Texts:
         works: numbers of equal texts, and years and frequencies, which are unknown.
     """
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, disputed: pa.Table) -> None:
+        """Number the texts of a table; `disputed` are pairs that may be no negatives either."""
         both = pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())
         self.ids, numbers = np.unique(_join_ids(table), return_inverse=True)
         self.ends = numbers.reshape(2, -1).T
@@ -238,7 +258,9 @@ class _Texts:
         unknown = np.full(len(self.ids), -1)
         self.works = WorkArrays(same_text[: len(self.ids)], unknown, np.zeros_like(unknown))
         self._domains = table["domain"].to_numpy(zero_copy_only=False).astype(object)
-        linked = self.works.same_text[self.ends[table["label"].to_numpy() == 1]]
+        others = _join_ids(disputed).reshape(2, -1).T
+        others = np.searchsorted(self.ids, others[np.isin(others, self.ids).all(axis=1)])
+        linked = self.works.same_text[np.concatenate([self.ends[table["label"].to_numpy() == 1], others])]
         self._linked = np.unique(keys_of(*linked.T))
 
     def mask_of(self, rows: np.ndarray) -> np.ndarray:
@@ -271,10 +293,12 @@ def _join_ids(table: pa.Table) -> np.ndarray:
     return found
 
 
-def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
+def _split_pairs(
+    table: pa.Table, split: np.ndarray | None, disputed: pa.Table, config: ImportPairsConfig
+) -> Pairs:
     rng = np.random.default_rng(config.seed)
     whole = _append_stated_negatives(table)
-    known = _Texts(whole)
+    known = _Texts(whole, disputed)
     domains = whole["domain"].to_numpy(zero_copy_only=False).astype(object)
     # The count holds the row, so that pairs that get no negative can be told.
     pairs = PairArrays(known.ends[:, 0], known.ends[:, 1], np.arange(whole.num_rows), domains)

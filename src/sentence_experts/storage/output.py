@@ -146,6 +146,8 @@ class Output:
             UsageError: such a thing is there.
             InputError: the record of what is there is damaged.
         """
+        if self.path.exists() and not self.path.is_dir() and not self.path.is_file():
+            raise UsageError(f"{self.path} is neither a file nor a folder; give another `out`")
         if self.path.exists() and self.path.is_dir() == self.is_file:
             kinds = ("folder", "file") if self.is_file else ("file", "folder")
             raise UsageError(f"{self.path} is a {kinds[0]}; `out` must be a {kinds[1]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from sentence_experts.corpus.formats.mesh import MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.names import check_route_names
+from sentence_experts.pairs.config import UNSEEN
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
 from sentence_experts.tables import (
     NO_VALUES,
@@ -91,11 +93,8 @@ class LabelledTexts:
             named = [as_text(given[row]) for row in kept]
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
-        # Groups that differ in case or white space alone are one, so that they cannot be in two sets.
         keys = [
-            ("group", " ".join(normalize("NFKC", name).casefold().split()))
-            if name and name.strip() and name.strip() not in NO_VALUES
-            else ("row", row)
+            ("group", _fold_group(name)) if name and name.strip() not in ("", *NO_VALUES) else ("row", row)
             for name, row in zip(named, kept, strict=True)
         ]
         known: dict[Any, int] = {}
@@ -203,6 +202,12 @@ def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> li
 
 def _join(parts: Sequence[Any]) -> str:
     return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
+
+
+def _fold_group(name: str) -> str:
+    """Return a group without what should not divide it: case, white space, and the ".0" of whole numbers."""
+    seen = normalize("NFKC", name).translate(dict.fromkeys(map(ord, UNSEEN)))
+    return re.sub(r"^(-?\d+)\.0$", r"\1", " ".join(seen.casefold().split()))
 
 
 def _drop_near_duplicates(texts: Sequence[str]) -> Rows:
