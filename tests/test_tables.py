@@ -88,8 +88,9 @@ def test_tables_in_memory_are_read_like_files(kind: str):
 
 
 def test_texts_of_polars_can_be_chosen_by_rows() -> None:
-    table = to_arrow(pl.DataFrame({"split": ["train", "test"], "number": [1, 2]}))
-    assert table.take([1])["split"].to_pylist() == ["test"]
+    frame = pl.DataFrame({"split": ["train", "test"], "number": [1, 2]})
+    for each in (frame, frame.with_columns(pl.col("split").cast(pl.Categorical))):
+        assert to_arrow(each).take([1])["split"].to_pylist() == ["test"]
 
 
 def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:

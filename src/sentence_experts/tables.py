@@ -199,8 +199,9 @@ def to_arrow(data: Table) -> pa.Table:
             table = pa.table(data)
             # Arrow has no functions for the views of polars.
             for place, column in enumerate(table.columns):
-                if column.type == pa.string_view():
-                    table = table.set_column(place, table.field(place).name, column.cast(pa.large_string()))
+                if pa.string_view() in (column.type, getattr(column.type, "value_type", None)):
+                    texts = pa.array(column.to_pylist(), pa.large_string())
+                    table = table.set_column(place, table.field(place).name, texts)
             return table
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             texts = isinstance(next(iter(data), ""), str)

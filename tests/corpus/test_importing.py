@@ -327,3 +327,6 @@ def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path, monkeypatch: 
     for source in (tmp_path / "in", tmp_path / "in" / "*" / "*.jsonl", tmp_path / "in" / "**" / "*.jsonl"):
         with pytest.raises(InputError, match="closed: the folder cannot be read"):
             encode("minilm", [source], out=tmp_path / "vectors")
+    for source in (tmp_path / "in" / "open*" / "**" / "*.jsonl", tmp_path / "in" / "*.jsonl"):
+        with pytest.raises(InputError, match="no such file"):
+            encode("minilm", [source], out=tmp_path / "vectors")

@@ -110,7 +110,7 @@ def gather_sources(
     """
     paths = _check_paths(sources)
     for folder in filter(Path.is_dir, paths):
-        check_listed(folder)
+        check_listed(folder, hidden=".")
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
     tables = [] if config.format else [path for path in paths if is_table_of_papers(path)]
     others = [path for path in paths if path not in (*corpora, *tables)]

@@ -42,10 +42,6 @@ def _find_files(source: Path) -> list[Path]:
         return [source]
     # Folders whose names are written out may have brackets in them, or be hidden.
     base = next(folder for folder in (source, *source.parents) if folder.is_dir())
-    inner = str(source.relative_to(base).parent)
-    is_whole = base == source or "**" in inner
-    for folder in [base] if is_whole or inner == "." else filter(Path.is_dir, base.glob(inner)):
-        check_listed(folder, hidden="._" if is_whole else None)
     files = base.rglob("*") if base == source else base.glob(str(source.relative_to(base)))
     written = {part[0] for part in source.relative_to(base).parts}  # what a pattern names is not hidden
     hides = {*"._"} - written
@@ -53,6 +49,12 @@ def _find_files(source: Path) -> list[Path]:
     def hidden(file: Path) -> bool:
         return any(part[0] in hides for part in file.relative_to(base).parts if part != "..")
 
+    # Folders in which the files of a pattern lie, as far as they are written out.
+    inner, *deeper = str(source.relative_to(base).parent).split("**")
+    is_whole = base == source or bool(deeper)
+    for folder in [base] if base == source or inner in ("", ".") else base.glob(inner):
+        if folder.is_dir() and not hidden(folder):
+            check_listed(folder, hidden="._" if is_whole else None)
     tables = sorted(file for file in files if file.is_file() and format_of(file) and not hidden(file))
     found = [file for file in tables if format_of(file) in _IN_FOLDERS]
     # A link to one is no other one.

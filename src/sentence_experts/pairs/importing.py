@@ -136,10 +136,14 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     contradicted = _find_contradicted(pairs)[rows]
     disputed = pairs.take(rows[contradicted])
     if left_out := int(contradicted.sum()):
-        logger.warning(f"{name}: left out, as other rows say the opposite of the same texts: {left_out:,}")
+        logger.warning(
+            f"{name}: left out, as other rows say the opposite of the same texts, or link their negative "
+            f"(texts of one id are one): {left_out:,}"
+        )
         rows = rows[~contradicted]
     if not pc.any(pc.equal(pairs["label"].take(rows), 1)).as_py():
-        raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
+        others = " that no other row contradicts" if left_out else ""
+        raise InputError(f"{name} holds no linked pair{others}: a row of label 1, or without a column label")
     return pairs.take(rows), None if split is None else split[rows], disputed
 
 
@@ -258,10 +262,25 @@ class _Texts:
         unknown = np.full(len(self.ids), -1)
         self.works = WorkArrays(same_text[: len(self.ids)], unknown, np.zeros_like(unknown))
         self._domains = table["domain"].to_numpy(zero_copy_only=False).astype(object)
-        others = _join_ids(disputed).reshape(2, -1).T
-        others = np.searchsorted(self.ids, others[np.isin(others, self.ids).all(axis=1)])
-        linked = self.works.same_text[np.concatenate([self.ends[table["label"].to_numpy() == 1], others])]
-        self._linked = np.unique(keys_of(*linked.T))
+        linked = self.works.same_text[self.ends[table["label"].to_numpy() == 1]]
+        self._linked = np.unique(
+            keys_of(*np.concatenate([linked, self._number(disputed, numbers, folded)]).T)
+        )
+
+    def _number(self, pairs: pa.Table, numbers: np.ndarray, folded: np.ndarray) -> np.ndarray:
+        """Return the numbers of equal texts, (pairs, 2), of the pairs of which both are here by id or text."""
+        same = self.works.same_text
+        known: dict[tuple[str, str], int] = {
+            ("text", each): int(same[n]) for each, n in zip(folded, numbers, strict=True)
+        }
+        known |= {("id", each): int(same[n]) for n, each in enumerate(self.ids)}
+        known.pop(("text", ""), None)
+        ends = []
+        for end in ("anchor", "positive"):
+            cells = zip(pairs[f"{end}_id"].to_pylist(), fold_texts(pairs[end]).to_pylist(), strict=True)
+            ends.append([known.get(("id", one), known.get(("text", text), -1)) for one, text in cells])
+        found = np.array(ends, np.int64).reshape(2, -1).T
+        return found[(found >= 0).all(axis=1)]
 
     def mask_of(self, rows: np.ndarray) -> np.ndarray:
         """Return a mask of shape (texts,) of the texts in some rows, given by a mask."""

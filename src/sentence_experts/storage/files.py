@@ -145,10 +145,10 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         remove(temporary)
 
 
-def check_listed(folder: Path, hidden: str | None = "") -> None:
+def check_listed(folder: Path, hidden: str | None) -> None:
     """Check that a folder and those in it can be listed: the files of others would be left out silently.
 
-    Those whose names begin with a character of `hidden` may be closed; with None all those in it.
+    Those whose names begin with a character of `hidden` may be closed, and the system's; with None all in it.
 
     Raises:
         InputError: one cannot be listed.
@@ -158,7 +158,9 @@ def check_listed(folder: Path, hidden: str | None = "") -> None:
         raise InputError(f"{error.filename}: the folder cannot be read: {error.strerror}") from error
 
     for _, folders, _ in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if hidden is not None and name[0] not in hidden]
+        folders[:] = [
+            name for name in folders if hidden is not None and name[0] not in hidden and name != "lost+found"
+        ]
 
 
 def open_to_readers(path: Path) -> None:
