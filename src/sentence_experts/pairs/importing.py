@@ -268,7 +268,7 @@ class _Texts:
         )
 
     def _number(self, pairs: pa.Table, numbers: np.ndarray, folded: np.ndarray) -> np.ndarray:
-        """Return the numbers of equal texts, (pairs, 2), of the pairs of which both are here by id or text."""
+        """Return the numbers of equal texts, (pairs, 2), of pairs of which both are here by id or text."""
         same = self.works.same_text
         known: dict[tuple[str, str], int] = {
             ("text", each): int(same[n]) for each, n in zip(folded, numbers, strict=True)
