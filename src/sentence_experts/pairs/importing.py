@@ -36,6 +36,7 @@ from sentence_experts.pairs.splits import (
     TooFewPairsError,
     WorkArrays,
     find_components,
+    fold_or_keep,
     fold_texts,
     seen_in_training,
     split_by_paper,
@@ -210,15 +211,9 @@ def _find_linked_negatives(pairs: pa.Table) -> np.ndarray:
     def number(kind: str, values: Sequence[str | None]) -> list[int]:
         return [numbers.setdefault((kind, each), len(numbers)) for each in values]
 
-    def fold(column: pa.ChunkedArray) -> list[str | None]:  # one of signs alone stays
-        return [
-            one or other
-            for one, other in zip(fold_texts(column).to_pylist(), column.to_pylist(), strict=True)
-        ]
-
     ids = [number("id", pairs[name].to_pylist()) for name in ("anchor_id", "positive_id")]
-    texts = [number("text", fold(pairs[name])) for name in ("anchor", "positive")]
-    negatives = number("text", fold(pairs[NEGATIVE]))
+    texts = [number("text", fold_or_keep(pairs[name]).to_pylist()) for name in ("anchor", "positive")]
+    negatives = number("text", fold_or_keep(pairs[NEGATIVE]).to_pylist())
     same = find_components(np.array(ids).ravel(), np.array(texts).ravel(), len(numbers))
     anchors, positives = (same[each].tolist() for each in ids)
     stated = np.where(pairs[NEGATIVE].is_valid(), same[negatives], -1).tolist()

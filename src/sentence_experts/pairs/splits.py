@@ -280,3 +280,9 @@ def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     lower = pc.utf8_lower(pc.utf8_normalize(texts, form="NFC"))
     lower = pc.replace_substring_regex(lower, f"[{UNSEEN}]+", "")
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))
+
+
+def fold_or_keep(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the folded texts; one that is nothing but punctuation stays as it is."""
+    folded = fold_texts(texts)
+    return pc.if_else(pc.equal(folded, ""), texts, folded)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, NEGATIVE, leave_out_negatives
-from sentence_experts.pairs.splits import fold_texts
+from sentence_experts.pairs.splits import fold_or_keep, fold_texts
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import Tasks, open_dataset
@@ -287,7 +287,9 @@ def _hold_out(pairs: pa.Table) -> Pairs:
     train, validation = pairs.filter(pc.invert(held_out)), pairs.filter(held_out)
     if NEGATIVE in train.column_names:
         read = pa.concat_tables([validation.select([name]).rename_columns(["text"]) for name in COLUMNS[:2]])
-        seen = pc.is_in(_fold(train[NEGATIVE]), value_set=_fold(read["text"]).unique(), skip_nulls=True)
+        seen = pc.is_in(
+            fold_or_keep(train[NEGATIVE]), value_set=fold_or_keep(read["text"]).unique(), skip_nulls=True
+        )
         train = leave_out_negatives(train, seen.to_numpy())
     return Pairs.from_tables(train=train, validation=validation)
 
@@ -295,15 +297,9 @@ def _hold_out(pairs: pa.Table) -> Pairs:
 def _groups_of(pairs: pa.Table) -> Numbers:
     """Number the groups of pairs that share an id or a text, directly or through other pairs."""
     keys = [("id", pairs["anchor_id"]), ("id", pairs["positive_id"])]
-    keys += [("text", _fold(pairs[name])) for name in COLUMNS[:2]]
+    keys += [("text", fold_or_keep(pairs[name])) for name in COLUMNS[:2]]
     named = ([(kind, value) for value in column.to_pylist()] for kind, column in keys)
     return np.array(number_linked(list(zip(*named, strict=True))), dtype=np.int64)
-
-
-def _fold(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return texts without case and punctuation; one that is nothing but punctuation stays."""
-    folded = fold_texts(texts)
-    return pc.if_else(pc.equal(folded, ""), texts, folded)
 
 
 def _make_keys(values: pa.ChunkedArray, *within: str) -> pa.ChunkedArray:
@@ -315,7 +311,9 @@ def _make_text_keys(pairs: pa.Table, task: str) -> list[pa.ChunkedArray]:
     """Return the keys of anchors and positives, equal for texts that differ in case and punctuation alone."""
     keys = []
     for name in COLUMNS[:2]:  # as hashes, since texts take much memory
-        short = pa.array([sha256_text(each)[:16] for each in _fold(pairs[name]).to_pylist()], pa.string())
+        short = pa.array(
+            [sha256_text(each)[:16] for each in fold_or_keep(pairs[name]).to_pylist()], pa.string()
+        )
         keys.append(_make_keys(pa.chunked_array([short]), task))
     return keys
 
