@@ -196,13 +196,8 @@ def to_arrow(data: Table) -> pa.Table:
             columns = data.items()
             return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
         if hasattr(data, "__arrow_c_stream__"):
-            table = pa.table(data)
-            # Arrow has no functions for the views of polars.
-            for place, column in enumerate(table.columns):
-                if pa.string_view() in (column.type, getattr(column.type, "value_type", None)):
-                    texts = pa.array(column.to_pylist(), pa.large_string())
-                    table = table.set_column(place, table.field(place).name, texts)
-            return table
+            # The texts of pa.table(frame) are views, for which Arrow lacks functions.
+            return data.to_arrow() if library == "polars" else pa.table(data)
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             texts = isinstance(next(iter(data), ""), str)
             for number, item in enumerate(data, start=1):

@@ -300,6 +300,26 @@ def test_pairs_that_rows_contradict_are_left_out(caplog: pytest.LogCaptureFixtur
         assert table.groupby(["anchor", "positive"])["label"].nunique().max() == 1
 
 
+def test_texts_count_in_contradictions_whatever_their_ids(caplog: pytest.LogCaptureFixture) -> None:
+    linked = questions(60).assign(label=1)
+    false = linked.head(10).assign(label=0, anchor=linked["anchor"].str.upper())
+    same = linked.head(3).assign(positive=linked["anchor"] + "!")
+    table = pd.concat([linked, false, same])
+    table["anchor_id"] = [f"row {n}, left" for n in range(len(table))]
+    table["positive_id"] = [f"row {n}, right" for n in range(len(table))]
+    pairs = import_pairs(table)
+    assert "(texts of one id are one): 20" in caplog.text
+    assert "their two texts are the same: 3" in caplog.text
+    assert sum(int((pairs.split(name)["label"].to_numpy() == 1).sum()) for name in SETS) == 50
+    made = {(row["anchor"], row["positive"]) for name in SETS for row in pairs.split(name).to_pylist()}
+    assert not made & set(zip(linked["anchor"][:10], linked["positive"][:10], strict=True))
+
+
+def test_texts_of_signs_are_several_texts() -> None:
+    signs = pa.chunked_array([["?", "!", " ! ", "A ?", None]])
+    assert fold_texts(signs).to_pylist() == ["?", "!", "!", "a", None]
+
+
 def test_texts_in_two_unicode_forms_are_one_text() -> None:
     """Encoders read both forms alike, so neither may be in another split than the other."""
     forms = [unicodedata.normalize(form, "café au lait") for form in ("NFC", "NFD")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,6 @@ from sentence_experts.pairs.splits import (
     TooFewPairsError,
     WorkArrays,
     find_components,
-    fold_or_keep,
     fold_texts,
     seen_in_training,
     split_by_paper,
@@ -48,6 +46,7 @@ logger = logging.getLogger(__name__)
 _RELEASED = "abstract_domain_"
 _TOKENS = {"skincancer": "cancer"}  # as the domain is called by the token of their checkpoints
 _COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, "split"})
+_ENDS = ["anchor", "positive", "anchor_id", "positive_id"]
 
 
 @with_settings(ImportPairsConfig)
@@ -130,10 +129,13 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     rows = _find_first(pairs, split)
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
-    first, second = _sort_ids(pairs)[:, rows]
-    if same := int((first == second).sum()):
-        logger.warning(f"{name}: left out, as their two texts are the same: {same:,}")
-        rows = rows[first != second]
+    is_same = pc.or_(
+        pc.equal(pairs["anchor_id"], pairs["positive_id"]),
+        pc.equal(fold_texts(pairs["anchor"]), fold_texts(pairs["positive"])),
+    ).to_numpy()[rows]
+    if is_same.any():
+        logger.warning(f"{name}: left out, as their two texts are the same: {is_same.sum():,}")
+        rows = rows[~is_same]
     contradicted = _find_contradicted(pairs)[rows]
     disputed = pairs.take(rows[contradicted])
     if left_out := int(contradicted.sum()):
@@ -190,44 +192,32 @@ def _sort_ids(pairs: pa.Table) -> np.ndarray:
 
 
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:
-    """Find rows whose two texts are linked in one row of their domain and unlinked in another, or that state
-    a negative which a row links with the anchor, (rows,)."""
-    ids = _sort_ids(pairs)
-    said: dict[tuple[str, ...], set[int]] = {}
-    keys = list(zip(pairs["domain"].to_pylist(), *ids.tolist(), strict=True))
-    for key, label in zip(keys, pairs["label"].to_pylist(), strict=True):
+    """Find rows that other rows of their domain contradict, (rows,).
+
+    Two texts are linked in one row and unlinked in another, or a row states a negative that is the anchor, or
+    that a row links with it.
+    """
+    whole = _append_stated_negatives(pairs)
+    ends = np.sort(_number_texts(whole), axis=0)
+    said: dict[tuple[str, int, int], set[int]] = {}
+    keys = list(zip(whole["domain"].to_pylist(), *ends.tolist(), strict=True))
+    rows, stated = keys[: pairs.num_rows], keys[pairs.num_rows :]
+    for key, label in zip(rows, pairs["label"].to_pylist(), strict=True):
         said.setdefault(key, set()).add(label)
-    contradicted = np.array([len(said[key]) > 1 for key in keys], dtype=bool)
-    if NEGATIVE in pairs.column_names:
-        contradicted |= _find_linked_negatives(pairs)
+    contradicted = np.array([len(said[key]) > 1 for key in rows], dtype=bool)
+    is_linked = [key[1] == key[2] or 1 in said.get(key, ()) for key in stated]
+    contradicted[whole["row"].to_numpy()[pairs.num_rows :][is_linked]] = True
     return contradicted
 
 
-def _find_linked_negatives(pairs: pa.Table) -> np.ndarray:
-    """Find rows whose negative a row of their domain, maybe another one, links with the anchor, or that have
-    the anchor itself as negative, (rows,). Texts of one id are one, and so are ids of one text."""
-    numbers: dict[tuple[str, str | None], int] = {}
-
-    def number(kind: str, values: Sequence[str | None]) -> list[int]:
-        return [numbers.setdefault((kind, each), len(numbers)) for each in values]
-
-    ids = [number("id", pairs[name].to_pylist()) for name in ("anchor_id", "positive_id")]
-    texts = [number("text", fold_or_keep(pairs[name]).to_pylist()) for name in ("anchor", "positive")]
-    negatives = number("text", fold_or_keep(pairs[NEGATIVE]).to_pylist())
-    same = find_components(np.array(ids).ravel(), np.array(texts).ravel(), len(numbers))
-    anchors, positives = (same[each].tolist() for each in ids)
-    stated = np.where(pairs[NEGATIVE].is_valid(), same[negatives], -1).tolist()
-    domains, labels = pairs["domain"].to_pylist(), pairs["label"].to_pylist()
-    linked = {
-        (domain, frozenset((anchor, positive)))
-        for domain, anchor, positive, label in zip(domains, anchors, positives, labels, strict=True)
-        if label
-    }
-    rows = zip(domains, anchors, stated, strict=True)
-    return np.array(
-        [anchor == each or (domain, frozenset((anchor, each))) in linked for domain, anchor, each in rows],
-        bool,
-    )
+def _number_texts(pairs: pa.Table) -> np.ndarray:
+    """Number the texts of pairs, (2, rows): those of one id have one number, and so have ids of one text."""
+    both = pa.chunked_array([*pairs["anchor"].chunks, *pairs["positive"].chunks], pa.string())
+    folded = fold_texts(both).to_numpy(zero_copy_only=False).astype(object)
+    ids, texts = (np.unique(each, return_inverse=True)[1] for each in (_join_ids(pairs), folded))
+    size = int(ids.max()) + 1
+    numbers: np.ndarray = find_components(ids, texts + size, size + int(texts.max()) + 1)[ids]
+    return numbers.reshape(2, -1)
 
 
 class _Texts:
@@ -248,34 +238,16 @@ class _Texts:
         self.ends = numbers.reshape(2, -1).T
         self.texts = np.empty(len(self.ids), dtype=object)
         self.texts[numbers] = both.to_pylist()
-        folded = fold_texts(both).to_numpy(zero_copy_only=False)
-        _, text = np.unique(folded.astype(object), return_inverse=True)
-        # A text under two ids counts once, and so do the texts of one id.
-        same_text = find_components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
+        ends = _number_texts(pa.concat_tables([each.select(_ENDS) for each in (table, disputed)]))
+        same_text = np.empty(len(self.ids), dtype=np.int64)
+        same_text[self.ends.T] = ends[:, : table.num_rows]
         of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
         self.side = of_columns[0].astype(np.int64) - of_columns[1]
         unknown = np.full(len(self.ids), -1)
-        self.works = WorkArrays(same_text[: len(self.ids)], unknown, np.zeros_like(unknown))
+        self.works = WorkArrays(same_text, unknown, np.zeros_like(unknown))
         self._domains = table["domain"].to_numpy(zero_copy_only=False).astype(object)
-        linked = self.works.same_text[self.ends[table["label"].to_numpy() == 1]]
-        self._linked = np.unique(
-            keys_of(*np.concatenate([linked, self._number(disputed, numbers, folded)]).T)
-        )
-
-    def _number(self, pairs: pa.Table, numbers: np.ndarray, folded: np.ndarray) -> np.ndarray:
-        """Return the numbers of equal texts, (pairs, 2), of pairs of which both are here by id or text."""
-        same = self.works.same_text
-        known: dict[tuple[str, str], int] = {
-            ("text", each): int(same[n]) for each, n in zip(folded, numbers, strict=True)
-        }
-        known |= {("id", each): int(same[n]) for n, each in enumerate(self.ids)}
-        known.pop(("text", ""), None)
-        ends = []
-        for end in ("anchor", "positive"):
-            cells = zip(pairs[f"{end}_id"].to_pylist(), fold_texts(pairs[end]).to_pylist(), strict=True)
-            ends.append([known.get(("id", one), known.get(("text", text), -1)) for one, text in cells])
-        found = np.array(ends, np.int64).reshape(2, -1).T
-        return found[(found >= 0).all(axis=1)]
+        is_linked = np.append(table["label"].to_numpy() == 1, np.ones(disputed.num_rows, dtype=bool))
+        self._linked = np.unique(keys_of(*ends[:, is_linked]))
 
     def mask_of(self, rows: np.ndarray) -> np.ndarray:
         """Return a mask of shape (texts,) of the texts in some rows, given by a mask."""

@@ -276,13 +276,11 @@ def draw_per_domain(
 
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the texts without case, punctuation, white space and unseen characters, in one Unicode form."""
+    """Return the texts without case, punctuation, white space and unseen characters, in one Unicode form.
+
+    A text that is nothing but punctuation keeps it.
+    """
     lower = pc.utf8_lower(pc.utf8_normalize(texts, form="NFC"))
     lower = pc.replace_substring_regex(lower, f"[{UNSEEN}]+", "")
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))
-
-
-def fold_or_keep(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the folded texts; one that is nothing but punctuation stays as it is."""
-    folded = fold_texts(texts)
-    return pc.if_else(pc.equal(folded, ""), texts, folded)
+    words = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))
+    return pc.if_else(pc.equal(words, ""), pc.utf8_trim_whitespace(lower), words)

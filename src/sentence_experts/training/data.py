@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, NEGATIVE, leave_out_negatives
-from sentence_experts.pairs.splits import fold_or_keep, fold_texts
+from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import Tasks, open_dataset
@@ -288,7 +288,7 @@ def _hold_out(pairs: pa.Table) -> Pairs:
     if NEGATIVE in train.column_names:
         read = pa.concat_tables([validation.select([name]).rename_columns(["text"]) for name in COLUMNS[:2]])
         seen = pc.is_in(
-            fold_or_keep(train[NEGATIVE]), value_set=fold_or_keep(read["text"]).unique(), skip_nulls=True
+            fold_texts(train[NEGATIVE]), value_set=fold_texts(read["text"]).unique(), skip_nulls=True
         )
         train = leave_out_negatives(train, seen.to_numpy())
     return Pairs.from_tables(train=train, validation=validation)
@@ -297,7 +297,7 @@ def _hold_out(pairs: pa.Table) -> Pairs:
 def _groups_of(pairs: pa.Table) -> Numbers:
     """Number the groups of pairs that share an id or a text, directly or through other pairs."""
     keys = [("id", pairs["anchor_id"]), ("id", pairs["positive_id"])]
-    keys += [("text", fold_or_keep(pairs[name])) for name in COLUMNS[:2]]
+    keys += [("text", fold_texts(pairs[name])) for name in COLUMNS[:2]]
     named = ([(kind, value) for value in column.to_pylist()] for kind, column in keys)
     return np.array(number_linked(list(zip(*named, strict=True))), dtype=np.int64)
 
@@ -312,7 +312,7 @@ def _make_text_keys(pairs: pa.Table, task: str) -> list[pa.ChunkedArray]:
     keys = []
     for name in COLUMNS[:2]:  # as hashes, since texts take much memory
         short = pa.array(
-            [sha256_text(each)[:16] for each in fold_or_keep(pairs[name]).to_pylist()], pa.string()
+            [sha256_text(each)[:16] for each in fold_texts(pairs[name]).to_pylist()], pa.string()
         )
         keys.append(_make_keys(pa.chunked_array([short]), task))
     return keys

@@ -94,8 +94,10 @@ class LabelledTexts:
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
         keys = [
-            ("group", _fold_group(name)) if name and name.strip() not in ("", *NO_VALUES) else ("row", row)
-            for name, row in zip(named, kept, strict=True)
+            ("group", group)
+            if (group := _fold_group(name)) and name.strip() not in NO_VALUES
+            else ("row", row)
+            for name, row in zip((each or "" for each in named), kept, strict=True)
         ]
         known: dict[Any, int] = {}
         groups = np.array([known.setdefault(key, len(known)) for key in keys])
