@@ -91,8 +91,9 @@ def test_texts_of_polars_can_be_chosen_by_rows() -> None:
     frame = pl.DataFrame({"split": ["train", "test"], "number": [1, 2]})
     for each in (frame, frame.with_columns(pl.col("split").cast(pl.Categorical))):
         assert to_arrow(each).take([1])["split"].to_pylist() == ["test"]
-    tagged = frame.with_columns(tags=pl.Series([["a"], ["b", "c"]]))
-    assert to_arrow(tagged)["tags"].to_pylist() == [["a"], ["b", "c"]]
+    tagged = frame.with_columns(tags=pl.Series([["a"], ["b", "c"]]), kind=pl.Series(["x", None]))
+    for each in (tagged, pa.table(tagged)):
+        assert to_arrow(each).take([1]).to_pylist() == tagged.tail(1).to_dicts()
 
 
 def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:

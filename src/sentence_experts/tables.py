@@ -196,8 +196,12 @@ def to_arrow(data: Table) -> pa.Table:
             columns = data.items()
             return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
         if hasattr(data, "__arrow_c_stream__"):
-            # The texts of pa.table(frame) are views, for which Arrow lacks functions.
-            return data.to_arrow() if library == "polars" else pa.table(data)
+            table = pa.table(data)
+            for place, name in enumerate(table.column_names):
+                # Arrow lacks functions for the views that polars makes of texts, in lists and categories too.
+                if "string_view" in str(table[place].type):
+                    table = table.set_column(place, name, _to_column(name, table[place].to_pylist()))
+            return table
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             texts = isinstance(next(iter(data), ""), str)
             for number, item in enumerate(data, start=1):

@@ -315,6 +315,13 @@ def test_texts_count_in_contradictions_whatever_their_ids(caplog: pytest.LogCapt
     assert not made & set(zip(linked["anchor"][:10], linked["positive"][:10], strict=True))
 
 
+def test_a_text_of_unseen_characters_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    table = questions(60)
+    table.loc[5, "positive"] = "\u200b \u00ad"
+    import_pairs(table)
+    assert "as they lack a text: 1 (row 6)" in caplog.text
+
+
 def test_texts_of_signs_are_several_texts() -> None:
     signs = pa.chunked_array([["?", "!", " ! ", "A ?", None]])
     assert fold_texts(signs).to_pylist() == ["?", "!", "!", "a", None]

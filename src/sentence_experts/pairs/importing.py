@@ -115,7 +115,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         logger.info(f"{name}: not read: {columns}{linked}")
     blank = np.zeros(table.num_rows, dtype=bool)
     for end in ("anchor", "positive"):
-        filled = pc.not_equal(pc.utf8_trim_whitespace(texts(table[end], f"{name}, column {end}")), "")
+        filled = pc.not_equal(fold_texts(texts(table[end], f"{name}, column {end}")), "")
         blank |= ~pc.fill_null(filled, False).to_numpy().astype(bool)
     if blank.all():
         raise InputError(f"{name} holds no row with both texts")
