@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 from unicodedata import category, normalize
@@ -210,12 +210,17 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
         check_columns(f"{hub}, split {name},", wanted, loaded[name].column_names)
     # A dataset with nothing but "train" has not been split yet.
     is_whole = set(splits) == {"train"} and not named
+    # Other columns may be pictures or sounds.
+    read = {
+        name: table.select_columns(sorted({*wanted, PAPER_ID}.intersection(table.column_names)))
+        for name, table in loaded.items()
+    }
     records = (
         record
         for split, name in splits.items()
         for record in _number_rows(
             f"{hub} {name} ",
-            _name_labels(loaded[name].features, loaded[name], scores),
+            _list_rows(read[name], scores),
             None if is_whole else split,
         )
     )
@@ -224,27 +229,16 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
     return () if is_whole else tuple(splits), records, described
 
 
-def _name_labels(
-    features: Mapping[str, Any], rows: Iterable[Values], scores: Sequence[str]
-) -> Iterator[Values]:
-    """Return rows of the datasets library, with the names of a ClassLabel for its numbers; -1 is no label.
-
-    `scores` of two classes that say no and yes stay numbers.
-    """
-    named = {
-        name: int if name in scores and is_no_and_yes(each.names) else each.int2str
-        for name, each in features.items()
-        if hasattr(each, "int2str")
-    }
-    for row in rows:
-        numbers = {name: None if row[name] == -1 else row[name] for name in named}
-        yield row | {name: n if n is None else named[name](n) for name, n in numbers.items()}
+def _list_rows(table: Any, scores: Sequence[str]) -> list[Values]:
+    """Return the rows of a table, with the names of classes; `scores` that say no and yes are numbers."""
+    rows: list[Values] = number_no_and_yes(to_arrow(table), table, scores).to_pylist()
+    return rows
 
 
 def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
-    records = _number_rows("", number_no_and_yes(table, given, scores).to_pylist(), None)
+    records = _number_rows("", _list_rows(given, scores), None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
     return _read_splits("the table", table.column_names, records, {"table": described})
 
