@@ -95,6 +95,25 @@ def test_defaults_of_optional_columns() -> None:
     assert pairs.known_links().num_rows == 2
 
 
+def test_columns_count_whatever_their_case(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    row = {
+        "Anchor": "a",
+        "positive ": "b",
+        "Label": 0,
+        "Route": "x",
+        "NEGATIVE": "c",
+        "Split": "Dev",
+        "note": "",
+    }
+    table = Pairs.of([row]).split("validation")
+    read = table.select(["anchor", "positive", "label", "domain", "negative"]).to_pylist()
+    assert read == [{"anchor": "a", "positive": "b", "label": 0, "domain": "x", "negative": "c"}]
+    assert "not read: the column note" in caplog.text
+    with pytest.raises(InputError, match="two columns are 'label'"):
+        Pairs.of([row | {"label": 1}])
+
+
 def test_split_column_and_saving(tmp_path: Path) -> None:
     table = FRAME.assign(split=["train", "train", "test"], label=[1, 1, 0])
     pairs = Pairs.of(table)

@@ -22,11 +22,14 @@ TITLES = [
     "Cd4+  Cells — “A Study”",
     "CD4- cells, a study",
     "CD4+ cells: two studies",
+    "Straße",
+    "STRASSE!",
 ]
+PAPERS = list("abcdefg")
 
 
 def same_texts() -> dict[str, list[str]]:
-    papers = {"paper_id": list("abcde"), "title": TITLES, "abstract": TITLES, "year": [2020] * 5}
+    papers = {"paper_id": PAPERS, "title": TITLES, "abstract": TITLES, "year": [2020] * 7}
 
     def query(papers: str, citations: str) -> str:
         works = select_numbered_works(
@@ -41,13 +44,13 @@ def same_texts() -> dict[str, list[str]]:
 
 
 def test_case_punctuation_and_white_space_make_no_other_text() -> None:
-    assert sorted(same_texts().values()) == [["a", "b", "c"], ["d"], ["e"]]
+    assert sorted(same_texts().values()) == [["a", "b", "c"], ["d"], ["e"], ["f", "g"]]
 
 
 def test_an_audit_folds_texts_as_the_pairs_do() -> None:
     folded = fold_texts(pa.chunked_array([TITLES])).to_pylist()
     groups: dict[str, list[str]] = {}
-    for paper, text in zip("abcde", folded, strict=True):
+    for paper, text in zip(PAPERS, folded, strict=True):
         groups.setdefault(text, []).append(paper)
     assert sorted(groups.values()) == sorted(same_texts().values())
 

@@ -56,8 +56,9 @@ def _with_splits(*names: str | None) -> pd.DataFrame:
 @pytest.mark.parametrize("as_file", [False, True])
 def test_a_column_split_is_kept(tmp_path: Path, names: tuple[str, ...], as_file: bool) -> None:
     frame = _with_splits(*names)
-    frame.to_csv(tmp_path / "moods.csv", index=False)
-    source = {"file": str(tmp_path / "moods.csv")} if as_file else frame
+    given = frame.rename(columns={"split": "Split"})
+    given.to_csv(tmp_path / "moods.csv", index=False)
+    source = {"file": str(tmp_path / "moods.csv")} if as_file else given
     tasks = compile_tasks({"tasks": {"mood": {"kind": "classification", "datasets": {"moods": source}}}})
     for name, split in zip(names, SPLITS, strict=True):
         own = frame[frame["split"] == name]["text"].tolist()

@@ -19,6 +19,7 @@ from sentence_experts.pairs.pair_tables import (
     PAIRS_SCHEMA,
     links_of,
     name_splits,
+    note_unread,
     pair_table,
     split_column,
     whole_table,
@@ -108,6 +109,7 @@ class Pairs(TableFolder):
         for name, table in given.items():
             if labelled and name != "train":
                 check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
+        note_unread(name_of_table(source), next(iter(given.values())).column_names if given else ())
         pairs = cls.from_tables(**given)
         files = source.values() if isinstance(source, Mapping) else [source]
         names = [Path(each).name for each in files if is_path(each)]

@@ -18,9 +18,9 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
-    PAIR_COLUMNS,
     leave_out_negatives,
     links_of,
+    note_unread,
     pair_table,
     split_column,
     table_or_dataset,
@@ -45,7 +45,6 @@ from sentence_experts.tables import Table, check_columns, is_path, name_of_table
 logger = logging.getLogger(__name__)
 _RELEASED = "abstract_domain_"
 _TOKENS = {"skincancer": "cancer"}  # as the domain is called by the token of their checkpoints
-_COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, "split"})
 _ENDS = ["anchor", "positive", "anchor_id", "positive_id"]
 
 
@@ -95,24 +94,16 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     name = name_of_table(source)
     table = _read_released(source, config.subset)
     if table is None:
-        table = table_or_dataset(source, config.subset)
-    chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
-    names = [chosen.get(folded, folded) for folded in (each.strip().lower() for each in table.column_names)]
-    if "domain" not in names:
-        names = ["domain" if column == "route" else column for column in names]
-    if twice := next((column for column in names if names.count(column) > 1), None):
-        raise InputError(f"{name}: two columns are {twice!r}; rename or drop one")
-    table = table.rename_columns(names)
+        chosen = {config.anchor: "anchor", config.positive: "positive"}
+        table = table_or_dataset(source, config.subset, chosen)
+    names = table.column_names
     for end in ("anchor", "positive"):
         if end not in names:
             raise InputError(
                 f"{name} lacks the column {getattr(config, end)}, a text of each pair; it has: "
                 f"{', '.join(names)}; name it with `{end}`"
             )
-    if ignored := [column for column in names if column not in _COLUMNS]:
-        linked = "" if "label" in names else "; every row counts as linked, as there is no column label"
-        columns = f"the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}"
-        logger.info(f"{name}: not read: {columns}{linked}")
+    note_unread(name, names)
     blank = np.zeros(table.num_rows, dtype=bool)
     for end in ("anchor", "positive"):
         filled = pc.not_equal(fold_texts(texts(table[end], f"{name}, column {end}")), "")
@@ -162,7 +153,7 @@ def _read_released(source: Table, subset: str | None) -> pa.Table | None:
     tables = []
     for folder in folders:
         domain = folder.name.removeprefix(_RELEASED)
-        table = table_or_dataset(folder, subset)
+        table = table_or_dataset(folder, subset, {})
         check_columns(str(folder), ["a", "b", "label"], table.column_names)
         columns = {"anchor": table["a"], "positive": table["b"], "label": table["label"]}
         columns["domain"] = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())

@@ -38,7 +38,7 @@ def select_folded_texts(unit: str, papers: str, citations: str) -> str:
     compared.
     """
     # Two letters whose lower case differs between engines: a separate dot, another letter at a word's end.
-    lower = f"lower(translate(text, 'İΣ{UNSEEN}', 'iσ'))"
+    lower = f"replace(lower(translate(text, 'İΣ{UNSEEN}', 'iσ')), 'ß', 'ss')"
     words = f"regexp_extract_all({lower}, '[^{NOT_WORDS}]+', 0)"
     return f"""SELECT paper_id, text, year, md5(array_join({words}, ' ')) AS folded
         FROM ({UNITS[unit].format(papers=papers, citations=citations)}) AS texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,31 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 
 
-def whole_table(source: Any) -> pa.Table:
-    """Read a table, and rename the column `route` to `domain`."""
+def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table:
+    """Read a table; its columns are in lower case, `route` is `domain`, and others may get other `names`.
+
+    Raises:
+        InputError: it cannot be read, or two columns have one name.
+    """
     table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
-    labels = [name for name in table.column_names if name.strip().lower() == "label"]
-    table = number_no_and_yes(table, source, labels)
-    if "domain" in table.column_names:
-        return table
-    return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
+    folded = [name.strip().lower() for name in table.column_names]
+    others = {name.lower(): new for name, new in (names or {}).items()}
+    renamed = [others.get(name, name) for name in folded]
+    if "domain" not in renamed:
+        renamed = ["domain" if name == "route" else name for name in renamed]
+    if twice := next((name for name in renamed if renamed.count(name) > 1), None):
+        raise InputError(f"{name_of_table(source)}: two columns are {twice!r}; rename or drop one")
+    labels = [name for name, new in zip(table.column_names, renamed, strict=True) if new == "label"]
+    return number_no_and_yes(table, source, labels).rename_columns(renamed)
+
+
+def note_unread(where: str, columns: Iterable[str]) -> None:
+    """Say which columns of a table of pairs are not read."""
+    known = {*PAIR_COLUMNS, NEGATIVE, "score", "split"}
+    names = list(columns)
+    if ignored := [name for name in names if name not in known]:
+        linked = "" if "label" in names else "; every row counts as linked, as there is no column label"
+        logger.info(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}{linked}")
 
 
 def number_no_and_yes(table: pa.Table, source: Any, columns: Iterable[str]) -> pa.Table:
@@ -100,8 +117,8 @@ def is_no_and_yes(classes: Sequence[str]) -> bool:
     return said in _NO_AND_YES or no in (f"no {yes}", f"non {yes}", f"not {yes}")
 
 
-def table_or_dataset(source: Table, subset: str | None) -> pa.Table:
-    """Read all rows of a source; those of a hub dataset that is split have a column `split`.
+def table_or_dataset(source: Table, subset: str | None, names: Mapping[str, str]) -> pa.Table:
+    """Read all rows of a source as `whole_table` does; those of a split hub dataset have a column `split`.
 
     Raises:
         InputError: it cannot be read.
@@ -110,13 +127,13 @@ def table_or_dataset(source: Table, subset: str | None) -> pa.Table:
     if is_path(source):
         path = Path(source)
         if path.is_dir() or (not (path.exists() or _FILE.search(path.name)) and _HUB_ID.fullmatch(str(path))):
-            return _load_hub_dataset(str(source), subset)
+            return _load_hub_dataset(str(source), subset, names)
     if subset is not None:
         raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
-    return whole_table(source)
+    return whole_table(source, names)
 
 
-def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
+def _load_hub_dataset(name: str, subset: str | None, names: Mapping[str, str]) -> pa.Table:
     require("datasets", "models")
     from sentence_experts.compat.datasets import load_splits
 
@@ -128,7 +145,7 @@ def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
         )
     if left_out := [split for split in loaded if split not in known]:
         logger.warning(f"{name}: left out: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
-    tables = {each: whole_table(loaded[split]) for split, each in known.items()}
+    tables = {each: whole_table(loaded[split], names) for split, each in known.items()}
     return tables["train"] if set(tables) == {"train"} else with_split_column(tables)
 
 

@@ -166,14 +166,14 @@ def _read_splits(
     where: str, columns: Sequence[str], records: Iterable[Record], described: dict[str, Any]
 ) -> Opened:
     """Return a table, with the splits that a column `split` gives its records, if there is one."""
-    if "split" not in columns:
+    if (split := next((name for name in columns if name.strip().lower() == "split"), None)) is None:
         return (), records, described
     divided = []
     for place, _, row in records:
         cells = {} if isinstance(row, BadRowError) else row
         # Spreadsheets end in empty rows.
-        divided.append((place, read_split(cells.get("split"), where) if any(cells.values()) else None, row))
-    given = {split for _, split, _ in divided}
+        divided.append((place, read_split(cells.get(split), where) if any(cells.values()) else None, row))
+    given = {each for _, each, _ in divided}
     splits = tuple(name for name in get_args(Split) if name in given)
     return splits, divided, {**described, "splits": splits}
 
