@@ -241,6 +241,8 @@ def test_half_a_surrogate_pair_is_refused(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"text": "a\\ud800"}\n')
     with pytest.raises(InputError, match="row 1: half of a surrogate pair"):
         TextTable(tmp_path / "a.jsonl", "text").texts()
+    with pytest.raises(InputError, match="row 1: half of a surrogate pair"):
+        read_table(tmp_path / "a.jsonl", ["text"])
 
 
 def test_whole_floats_are_identifiers_and_fractions_none():

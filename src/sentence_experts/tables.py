@@ -44,6 +44,7 @@ _FORMATS: Final = {
 }  # fmt: skip
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
+_HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which tell the columns
 # Pandas writes the integers of a column with empty cells so.
@@ -164,7 +165,10 @@ def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
         if isinstance(row, BadRowError):
             raise InputError(f"{source}: row {number}: {row}") from row
         for name, values in cells.items():
-            values.append(row.get(name))
+            cell = row.get(name)
+            if isinstance(cell, str) and _broken_letter(cell):
+                raise InputError(f"{source}: row {number}: {_HALF_A_PAIR}")
+            values.append(cell)
     try:
         return pa.table(cells)
     except pa.ArrowException as error:
@@ -445,7 +449,7 @@ def as_text(value: Any) -> str | None:
         value = int(value)
     text = str(value)
     if _broken_letter(text):
-        raise BadRowError("half of a surrogate pair, such as \\ud800, is not text")
+        raise BadRowError(_HALF_A_PAIR)
     return text
 
 
