@@ -22,8 +22,8 @@ TITLES = [
     "Cd4+  Cells — “A Study”",
     "CD4- cells, a study",
     "CD4+ cells: two studies",
-    "Straße",
-    "STRASSE!",
+    "Straße, ΟΔΟΣ",
+    "STRASSE οδος!",
 ]
 PAPERS = list("abcdefg")
 

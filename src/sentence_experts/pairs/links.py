@@ -37,8 +37,8 @@ def select_folded_texts(unit: str, papers: str, citations: str) -> str:
     `folded` is equal for texts that differ only in case, punctuation and white space: a hash, as it is only
     compared.
     """
-    # Two letters whose lower case differs between engines: a separate dot, another letter at a word's end.
-    lower = f"replace(lower(translate(text, 'İΣ{UNSEEN}', 'iσ')), 'ß', 'ss')"
+    # Letters whose lower case differs between engines: a separate dot, another letter at a word's end.
+    lower = f"replace(lower(translate(text, 'İΣς{UNSEEN}', 'iσσ')), 'ß', 'ss')"
     words = f"regexp_extract_all({lower}, '[^{NOT_WORDS}]+', 0)"
     return f"""SELECT paper_id, text, year, md5(array_join({words}, ' ')) AS folded
         FROM ({UNITS[unit].format(papers=papers, citations=citations)}) AS texts

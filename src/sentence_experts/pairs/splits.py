@@ -281,6 +281,8 @@ def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     A text that is nothing but punctuation keeps it.
     """
     lower = pc.utf8_lower(pc.utf8_normalize(texts, form="NFC"))
-    lower = pc.replace_substring(pc.replace_substring_regex(lower, f"[{UNSEEN}]+", ""), "ß", "ss")
+    lower = pc.replace_substring_regex(lower, f"[{UNSEEN}]+", "")
+    for small, same in (("ß", "ss"), ("ς", "σ")):  # two forms of a capital
+        lower = pc.replace_substring(lower, small, same)
     words = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))
     return pc.if_else(pc.equal(words, ""), pc.utf8_trim_whitespace(lower), words)

@@ -260,7 +260,13 @@ def _open_part(data: Any) -> TrainingPart:
     train = dataset.split("train")
     if not train.num_rows:
         raise InputError("the pairs have no train split")
-    return LinkedPairs(dataset if dataset.split("validation").num_rows else _hold_out(train))
+    part = LinkedPairs(dataset if dataset.split("validation").num_rows else _hold_out(train))
+    if unlinked := pc.sum(pc.equal(part.pairs.split("train")["label"], 0)).as_py():
+        logger.info(
+            f"{unlinked:,} training pairs of label 0 are not read: negatives are the other texts of a batch, "
+            "and a column `negative`"
+        )
+    return part
 
 
 def _hold_out(pairs: pa.Table) -> Pairs:
