@@ -683,6 +683,28 @@ def test_the_path_of_a_file_is_no_identifier(tmp_path: Path, path: str) -> None:
     assert (paper["doi"], paper["pmid"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("file:///C:/My%20Papers/a;b.pdf", "C:/My Papers/a;b.pdf"),
+        ("file://D:/a.PDF;file://D:/b.pdf", "D:/a.PDF"),
+        ("file:///home/me/a.pdf", "/home/me/a.pdf"),
+        ("https://x.org/a.pdf", None),
+    ],
+)
+def test_the_address_of_a_pdf_is_its_path(tmp_path: Path, address: str, path: str | None) -> None:
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nL1  - {address}\nER  - \n")
+    assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["file"] == path
+
+
+def test_a_semicolon_parts_the_authors_of_bibtex(tmp_path: Path) -> None:
+    (tmp_path / "a.bib").write_text(
+        "@article{a, title={Sleep}, author={Smith, John; Doe, Jane; {A; B Group}}}"
+    )
+    [paper] = papers(import_corpus(tmp_path / "a.bib", workers=1))
+    assert paper["authors"] == ["Smith, John", "Doe, Jane", "A", "B Group"]
+
+
 def test_a_publisher_s_address_is_a_doi(tmp_path: Path) -> None:
     address = "https://www.frontiersin.org/articles/10.3389/fnins.2019.00001/full"
     for line in (f"UR  - {address}", f"DO  - {address}", f"UR  - URL: {address} https://x.org/my file.pdf"):

@@ -196,8 +196,9 @@ def _split_words(value: str) -> list[str]:
     words, depth = [""], 0
     for sign in value:
         depth += (sign == GROUP[0]) - (sign == GROUP[1])
-        if depth == 0 and (sign == "," or sign.isspace()):
-            words += [sign, ""] if sign == "," else [""]
+        if depth == 0 and (sign in ",;" or sign.isspace()):
+            # Some write ";" for "and".
+            words += {",": [",", ""], ";": ["and", ""]}.get(sign, [""])
         else:
             words[-1] += sign
     return [word for word in words if word]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
@@ -84,6 +85,8 @@ _ADDRESSES, _NOTES = ("UR", "L2", "L1", "LK"), ("N1", "M1", "M3", "C1")
 _PDF = re.compile(
     r"(?:^|[:;])((?:[A-Za-z]:(?=[\\/]))?(?!//)(?:\\.|[^:;\\])+\.pdf)\s*(?=[:;]|$)", re.IGNORECASE
 )
+# The beginning of "file:///C:/a.pdf" and "file:///home/a.pdf", as Mendeley writes them.
+_FILE_ADDRESS = re.compile(r"file:(?:/*(?=[A-Z]:[\\/])|//(?=/))(?=.*\.pdf$)", re.IGNORECASE)
 # "J Sleep. 2001 Mar;12(3):45-50. doi: ..."
 _PLACE = re.compile(
     r"\b\d{4}\b[\w /-]*(?:;(?P<volume>[^():;.]*)(?:\((?P<issue>[^)]*)\))?)?(?::(?P<pages>[\w ,/+-]+))?\."
@@ -249,6 +252,9 @@ def _find_pdf(texts: Iterable[str]) -> str | None:
 
     The name of an attachment, before its path, can end as the path does.
     """
+    texts = list(texts)
+    if address := next((text for text in texts if _FILE_ADDRESS.match(text)), None):
+        return unquote(re.split(r";\s*file:", _FILE_ADDRESS.sub("", address))[0])
     attachments = (each for text in texts for each in re.split(r"(?<!\\);", text))
     found = (list(_PDF.finditer(each)) for each in attachments)
     paths = (re.sub(r"\\([:;\\])", r"\1", matches[-1][1]) for matches in found if matches)
