@@ -264,11 +264,11 @@ def test_text_is_taken_where_a_publisher_writes_formula_and_text(tmp_path: Path)
 def test_fields_as_other_programs_write_them(tmp_path: Path) -> None:
     text = r"""@article{x, title = {A}, author = {Arnol\cprime d, V. I.}, journal = {{\apj}},
       year = {{\noopsort{1973a}}1980}, author_keywords = {Rice; Roots}, doi = {https://doi.org/10.1/a?nosfx=y},
-      file = {:D$\backslash$:/Library/Doe - 2001.pdf:pdf}}"""
+      file = {:D$\backslash$:/Library/N{\'{u}}{\~{n}}ez - 2001.pdf:pdf}}"""
     (paper,) = papers(imported(tmp_path, "x.bib", text))
     assert {name: paper[name] for name in ("authors", "journal", "year", "keywords", "file", "doi")} == {
         "authors": ["Arnol'd, V. I."], "journal": "Astrophysical Journal", "year": 1980,
-        "keywords": ["Rice", "Roots"], "file": "D:/Library/Doe - 2001.pdf", "doi": "10.1/a",
+        "keywords": ["Rice", "Roots"], "file": "D:/Library/Núñez - 2001.pdf", "doi": "10.1/a",
     }  # fmt: skip
 
 
@@ -693,8 +693,9 @@ def test_the_path_of_a_file_is_no_identifier(tmp_path: Path, path: str) -> None:
     ],
 )
 def test_the_address_of_a_pdf_is_its_path(tmp_path: Path, address: str, path: str | None) -> None:
-    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nL1  - {address}\nER  - \n")
-    assert papers(import_corpus(tmp_path / "a.ris", workers=1))[0]["file"] == path
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nL1  - {address}\nKW  - *Mice\nER  - \n")
+    [paper] = papers(import_corpus(tmp_path / "a.ris", workers=1))
+    assert (paper["file"], paper["keywords"]) == (path, ["Mice"])
 
 
 def test_a_semicolon_parts_the_authors_of_bibtex(tmp_path: Path) -> None:

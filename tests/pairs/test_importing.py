@@ -315,6 +315,15 @@ def test_texts_count_in_contradictions_whatever_their_ids(caplog: pytest.LogCapt
     assert not made & set(zip(linked["anchor"][:10], linked["positive"][:10], strict=True))
 
 
+def test_a_mapping_of_splits_keeps_them() -> None:
+    table = questions(60)
+    pairs = import_pairs({"training": table[:40], "dev": table[40:50], "test": table[50:]})
+    assert set(pairs.split("train")["anchor"].to_pylist()) == set(table["anchor"][:40])
+    assert texts(pairs, "test") == {
+        text.lower() for text in table[["anchor", "positive"]][50:].to_numpy().ravel()
+    }
+
+
 def test_a_text_of_unseen_characters_is_none(caplog: pytest.LogCaptureFixture) -> None:
     table = questions(60)
     table.loc[5, "positive"] = "\u200b \u00ad"

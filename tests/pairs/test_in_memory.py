@@ -155,6 +155,7 @@ def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
     [
         ({"anchor": ["a"]}, "lacks the column positive"),
         ({"anchor": ["a"], "positive": [None]}, "'positive' has rows without"),
+        ({"anchor": ["a"], "positive": [" \u200b\n"]}, "'positive' has rows without"),
         ({"anchor": ["a"], "positive": ["b"], "label": [2]}, "label is 1"),
         ({"anchor": [], "positive": []}, "no pairs"),
         ({"anchor": ["a"], "positive": ["b"], "split": ["later"]}, "'later' is none of"),

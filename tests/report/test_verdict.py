@@ -50,7 +50,7 @@ def test_the_verdict_names_the_models_the_data_and_the_leader():
     assert found.compared == (
         "Compared good [bold] and <b>bad on 120 pairs of 2 domains, 60 of them linked (pairs, test split)."
     )
-    assert found.findings[0].startswith("ROC-AUC, mean of the domains: good [bold] 0.9")
+    assert found.findings[0].startswith("ROC-AUC, mean of the domains by their pairs: good [bold] 0.9")
     assert "good [bold] is ahead of <b>bad (+0." in found.findings[1]
     assert any("one training run" in each for each in found.findings)
     assert any("5 seeds" in each for each in found.advice)

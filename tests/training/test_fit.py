@@ -216,6 +216,14 @@ def test_groups_that_differ_in_case_or_space_alone_are_one() -> None:
     assert len({groups[0], groups[5], groups[7]}) == 3
 
 
+def test_a_column_of_splits_is_named_as_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [row | {"Split": "test"} for row in make_rows(20)]
+    LabelledTexts.read(rows, FitConfig(by=["topic"], group="Split"))
+    assert "is not read" not in caplog.text
+    LabelledTexts.read(rows, FitConfig(by=["topic"]))
+    assert "the column Split is not read" in caplog.text
+
+
 def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
     rows = make_rows(100)
     copies = [

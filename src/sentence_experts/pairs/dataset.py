@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
-from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS
+from sentence_experts.pairs.config import ONE_DOMAIN, SPLITS
 from sentence_experts.pairs.pair_tables import (
     PAIR_COLUMNS,
     PAIRS_SCHEMA,
+    is_divided,
     links_of,
     name_splits,
     note_unread,
@@ -95,7 +96,7 @@ class Pairs(TableFolder):
             return source
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
             return cls.open(source)
-        if isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}:
+        if is_divided(source):
             known = name_splits(source, "the mapping")
             given = {name: whole_table(source[each]) for each, name in known.items()}
         else:

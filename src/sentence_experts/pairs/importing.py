@@ -22,6 +22,7 @@ from sentence_experts.pairs.pair_tables import (
     links_of,
     note_unread,
     pair_table,
+    read_texts,
     split_column,
     table_or_dataset,
 )
@@ -40,7 +41,7 @@ from sentence_experts.pairs.splits import (
     split_by_paper,
 )
 from sentence_experts.storage import check_apart
-from sentence_experts.tables import Table, check_columns, is_path, name_of_table, texts
+from sentence_experts.tables import Table, check_columns, is_path, name_of_table
 
 logger = logging.getLogger(__name__)
 _RELEASED = "abstract_domain_"
@@ -106,8 +107,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     note_unread(name, names)
     blank = np.zeros(table.num_rows, dtype=bool)
     for end in ("anchor", "positive"):
-        filled = pc.not_equal(fold_texts(texts(table[end], f"{name}, column {end}")), "")
-        blank |= ~pc.fill_null(filled, False).to_numpy().astype(bool)
+        blank |= read_texts(table[end], f"{name}, column {end}").is_null().to_numpy()
     if blank.all():
         raise InputError(f"{name} holds no row with both texts")
     if blank.any():

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.names import LABEL
-from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS
+from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.storage import sha256_text
 from sentence_experts.tables import (
@@ -53,8 +53,15 @@ def _read_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     return identifiers(pc.if_else(pc.equal(trimmed, ""), None, trimmed), what)
 
 
+def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """Return a column of texts, without those of white space and unseen characters alone."""
+    found = texts(column, what)
+    seen = pc.utf8_trim(pc.utf8_trim_whitespace(found), characters=f"{UNSEEN} \t\r\n\u00a0")
+    return pc.if_else(pc.equal(seen, ""), None, found)
+
+
 # Column of a user's table -> the function that reads it; other columns are numbers.
-_READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), texts) | {
+_READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), read_texts) | {
     "domain": identifiers,
     **dict.fromkeys(("anchor_id", "positive_id"), _read_ids),
 }
@@ -130,14 +137,22 @@ def table_or_dataset(source: Table, subset: str | None, names: Mapping[str, str]
             return _load_hub_dataset(str(source), subset, names)
     if subset is not None:
         raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
-    return whole_table(source, names)
+    return _join_splits(source, "the mapping", names) if is_divided(source) else whole_table(source, names)
 
 
 def _load_hub_dataset(name: str, subset: str | None, names: Mapping[str, str]) -> pa.Table:
     require("datasets", "models")
     from sentence_experts.compat.datasets import load_splits
 
-    loaded = load_splits(name, subset)
+    return _join_splits(load_splits(name, subset), name, names)
+
+
+def is_divided(source: Any) -> bool:
+    """Return whether a source is a mapping from splits to their tables, such as a `DatasetDict`."""
+    return isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}
+
+
+def _join_splits(loaded: Mapping[str, Any], name: str, names: Mapping[str, str]) -> pa.Table:
     if not (known := name_splits(loaded, name)):
         raise InputError(
             f"{name} has the splits {', '.join(loaded)}, none of {', '.join(SPLITS)}; give a file of the one "
@@ -228,9 +243,7 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     if empty := [name for name in PAIR_COLUMNS if whole[name].null_count]:
         raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
     if NEGATIVE in columns:
-        negatives = columns[NEGATIVE]
-        is_blank = pc.equal(pc.utf8_trim_whitespace(negatives), "")
-        whole = whole.append_column(NEGATIVE, pc.if_else(is_blank, None, negatives))
+        whole = whole.append_column(NEGATIVE, columns[NEGATIVE])
     return whole.combine_chunks()
 
 

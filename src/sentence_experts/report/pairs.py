@@ -41,7 +41,7 @@ VIEWS = {
     POOLED: "All pairs together, one threshold for all domains",
     PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
 }
-SHORT_VIEWS = {POOLED: "all pairs pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
+SHORT_VIEWS = {POOLED: "all pairs pooled", PAIR_WEIGHTED_MEAN: "mean of the domains by their pairs"}
 MEANINGS = (
     "F1max: the best F1 over all thresholds; precision, recall, accuracy and threshold belong to it.",
     "ROC-AUC: the probability that a linked pair scores higher than an unlinked one.",

@@ -73,6 +73,11 @@ class LabelledTexts:
         cells, numbers, bad = _read_cells(table, config)
         text_columns, columns = _find_text_columns(config, cells), _find_label_columns(config, cells)
         texts = [_join(parts) for parts in zip(*(cells[name] for name in text_columns), strict=True)]
+        chosen = {config.group, *text_columns, *(each.column for each in columns)}
+        for name in (name for name in cells if name.strip().lower() == "split" and name not in chosen):
+            logger.warning(
+                f"the column {name} is not read: texts are divided anew (`group` keeps some together)"
+            )
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {}
         for each in columns:

@@ -29,6 +29,8 @@ _MAX_DEPTH = 200
 _MAX_UNCLOSED = 50  # each is looked for to the end of the file
 # In identifiers and addresses, where other backslashes are of paths.
 _ESCAPED = re.compile(r"\$\\?([<>_])\$|\\([&%$#_{}~])|\$?\\(backslash|text[a-z]+)(?:\{\}|\$|[ \t]+)?|[{}]")
+# Mendeley writes accents in the paths of files so: "N{\'{u}}{\~{n}}ez".
+_ACCENT = re.compile(r"\{\\[^\w\s{}]\{\\?\w\}\}")
 _HOMONYM = re.compile(r"0\d{3}")  # DBLP's number of one of several people with a name
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
@@ -243,4 +245,4 @@ def without_braces(text: str) -> str:
         known = sign or escaped or (name and tex_symbol(name))
         return known or ("" if match.group() in "{}" else match.group())
 
-    return _ESCAPED.sub(spelled, text).strip()
+    return _ESCAPED.sub(spelled, _ACCENT.sub(lambda match: latex_to_text(match[0]), text)).strip()

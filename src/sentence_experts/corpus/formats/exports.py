@@ -254,7 +254,7 @@ def _find_pdf(texts: Iterable[str]) -> str | None:
     """
     texts = list(texts)
     if address := next((text for text in texts if _FILE_ADDRESS.match(text)), None):
-        return unquote(re.split(r";\s*file:", _FILE_ADDRESS.sub("", address))[0])
+        return unquote(_FILE_ADDRESS.sub("", re.split(r";\s*file:", address)[0]))
     attachments = (each for text in texts for each in re.split(r"(?<!\\);", text))
     found = (list(_PDF.finditer(each)) for each in attachments)
     paths = (re.sub(r"\\([:;\\])", r"\1", matches[-1][1]) for matches in found if matches)
@@ -289,7 +289,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         "pages": page_range(_first(record, "SP"), _first(record, "EP")) or _first(record, "AR", "C7"),
         "article_type": " ".join(record.get("TY", [])).lower(),
         "work_types": record.get("M3", []),
-        "keywords": _split(record.get("KW", [])),
+        "keywords": [word.removeprefix("*") for word in _split(record.get("KW", []))],
         "file": _find_pdf(record.get("L1", [])),
         "retracted": "Retracted" in record.get("N1", []),  # as exports of this package say it
     }
