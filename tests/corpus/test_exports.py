@@ -698,6 +698,14 @@ def test_the_address_of_a_pdf_is_its_path(tmp_path: Path, address: str, path: st
     assert (paper["file"], paper["keywords"]) == (path, ["Mice"])
 
 
+@pytest.mark.parametrize("end", ["@", "@article", " @ art\n"])
+def test_a_file_cut_where_an_entry_begins_is_broken(tmp_path: Path, end: str) -> None:
+    (tmp_path / "a.bib").write_text("@article{a, title={Sleep @ night}}\n" + end)
+    corpus = import_corpus(tmp_path / "a.bib", workers=1)
+    assert [each["title"] for each in papers(corpus)] == ["Sleep @ night"]
+    assert corpus.manifest["counts"]["rejected"] == {"broken-entry": 1}
+
+
 def test_a_semicolon_parts_the_authors_of_bibtex(tmp_path: Path) -> None:
     (tmp_path / "a.bib").write_text(
         "@article{a, title={Sleep}, author={Smith, John; Doe, Jane; {A; B Group}}}"

@@ -227,8 +227,9 @@ class Output:
         if record is None or not is_finished:
             return "unfinished"
         if (changed := find_changed_file(self._home, record["files"])) is not None:
+            there = self.path if self.path.exists() else self._file
             raise InputError(
-                f"{changed}: give `overwrite` to make this {self.what} again, or move {self.path} away"
+                f"{changed}: give `overwrite` to make this {self.what} again, or move {there} away"
             )
         self.result = record["result"]
         logger.info(f"{self.path}: this {self.what} is finished already, with the same settings and inputs")

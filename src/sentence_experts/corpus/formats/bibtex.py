@@ -17,6 +17,7 @@ Fields = dict[str, list[str]]
 
 _ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")
 _NEXT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*[{(]", re.MULTILINE)
+_CUT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]*\s*\Z", re.MULTILINE)
 _KEY = re.compile(r"\s*([^\s,={}]*)\s*(?:,|(?=[})]))")
 _BETWEEN = re.compile(r"(?:[\s,]|%[^\n]*\n)*")  # Biber takes comments inside entries
 _FIELD = re.compile(r"([^\s,={}\"#()]+)\s*=\s*")
@@ -129,6 +130,9 @@ def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
             macros |= fields
         else:
             yield {KIND: kind, **fields}
+    if cut := _CUT.search(text, place):
+        line = text.count("\n", 0, cut.start()) + 1
+        yield RecordError("broken-entry", f"line {line}: the file ends where an entry begins")
 
 
 def _read_entry(
