@@ -91,8 +91,11 @@ def test_texts_of_polars_can_be_chosen_by_rows() -> None:
     frame = pl.DataFrame({"split": ["train", "test"], "number": [1, 2]})
     for each in (frame, frame.with_columns(pl.col("split").cast(pl.Categorical))):
         assert to_arrow(each).take([1])["split"].to_pylist() == ["test"]
-    tagged = frame.with_columns(tags=pl.Series([["a"], ["b", "c"]]), kind=pl.Series(["x", None]))
-    for each in (tagged, pa.table(tagged)):
+    tagged = frame.with_columns(
+        tags=pl.Series([["a"], ["b", "c"]]), kind=pl.Series(["x", None]), png=pl.lit(b"p")
+    )
+    views = {name: tagged.to_arrow()[name] for name in tagged.columns}
+    for each in (tagged, pa.table(tagged), views | {"split": pa.array(["train", "test"], pa.string_view())}):
         assert to_arrow(each).take([1]).to_pylist() == tagged.tail(1).to_dicts()
 
 

@@ -171,8 +171,8 @@ def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
             values.append(cell)
     try:
         return pa.table(cells)
-    except pa.ArrowException as error:
-        raise InputError(f"{source}: a column mixes kinds of values: {error}") from error
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise InputError(f"{source}: a column mixes kinds of values, or holds no text: {error}") from error
 
 
 def to_arrow(data: Table) -> pa.Table:
@@ -193,19 +193,15 @@ def to_arrow(data: Table) -> pa.Table:
         if library == "numpy":
             data = data.tolist()
         if library == "pandas":
-            return pa.Table.from_pandas(data, preserve_index=False)
+            return _without_views(pa.Table.from_pandas(data, preserve_index=False))
         if library == "datasets":
             return _name_classes(pa.table(data.with_format("arrow")[:]), class_names(data))
         if isinstance(data, Mapping):
             columns = data.items()
-            return pa.table({name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns})
+            cells = {name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns}
+            return _without_views(pa.table(cells))
         if hasattr(data, "__arrow_c_stream__"):
-            table = pa.table(data)
-            for place, name in enumerate(table.column_names):
-                # Arrow lacks functions for the views that polars makes of texts, in lists and categories too.
-                if "string_view" in str(table[place].type):
-                    table = table.set_column(place, name, _to_column(name, table[place].to_pylist()))
-            return table
+            return _without_views(pa.table(data))
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             texts = isinstance(next(iter(data), ""), str)
             for number, item in enumerate(data, start=1):
@@ -220,6 +216,17 @@ def to_arrow(data: Table) -> pa.Table:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return a table without the views that polars makes of texts, for which Arrow lacks functions."""
+    for place, name in enumerate(table.column_names):
+        column = table[place]
+        if column.type == pa.string_view():
+            table = table.set_column(place, name, column.cast(pa.large_string()))
+        elif "_view" in str(column.type):  # also in lists and categories
+            table = table.set_column(place, name, _to_column(name, column.to_pylist()))
+    return table
 
 
 def class_names(source: Table) -> dict[str, list[str]]:

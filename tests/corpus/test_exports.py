@@ -686,7 +686,9 @@ def test_the_path_of_a_file_is_no_identifier(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("address", "path"),
     [
-        ("file:///C:/My%20Papers/a;b.pdf", "C:/My Papers/a;b.pdf"),
+        ("file:///C:/My%20Papers/a.pdf", "C:/My Papers/a.pdf"),
+        ("file:///C:/a.docx;file:///C:/b.pdf", "C:/b.pdf"),
+        ("file:///C:/a.html; /home/b.pdf", "/home/b.pdf"),
         ("file://D:/a.PDF;file://D:/b.pdf", "D:/a.PDF"),
         ("file:///home/me/a.pdf", "/home/me/a.pdf"),
         ("https://x.org/a.pdf", None),
@@ -708,10 +710,10 @@ def test_a_file_cut_where_an_entry_begins_is_broken(tmp_path: Path, end: str) ->
 
 def test_a_semicolon_parts_the_authors_of_bibtex(tmp_path: Path) -> None:
     (tmp_path / "a.bib").write_text(
-        "@article{a, title={Sleep}, author={Smith, John; Doe, Jane; {A; B Group}}}"
+        "@article{a, title={Sleep}, author={Smith, John; Doe, Jane; M&uuml;ller, J}}"
     )
     [paper] = papers(import_corpus(tmp_path / "a.bib", workers=1))
-    assert paper["authors"] == ["Smith, John", "Doe, Jane", "A", "B Group"]
+    assert paper["authors"] == ["Smith, John", "Doe, Jane", "Müller, J"]
 
 
 def test_a_publisher_s_address_is_a_doi(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -317,11 +318,19 @@ def test_texts_count_in_contradictions_whatever_their_ids(caplog: pytest.LogCapt
 
 def test_a_mapping_of_splits_keeps_them() -> None:
     table = questions(60)
-    pairs = import_pairs({"training": table[:40], "dev": table[40:50], "test": table[50:]})
+    number = table.assign(label=1, split="of another division")
+    parts = {"train": number[:40], "dev": pl.DataFrame(number[40:50].to_dict("records")), "test": number[50:]}
+    pairs = import_pairs(parts | {"test": parts["test"].assign(label=1.0)})
     assert set(pairs.split("train")["anchor"].to_pylist()) == set(table["anchor"][:40])
     assert texts(pairs, "test") == {
         text.lower() for text in table[["anchor", "positive"]][50:].to_numpy().ravel()
     }
+
+
+def test_each_split_of_a_mapping_has_both_texts() -> None:
+    table = questions(60)
+    with pytest.raises(InputError, match="the mapping, test, lacks the column anchor"):
+        import_pairs({"train": table[:50], "test": table[50:].rename(columns={"anchor": "question"})})
 
 
 def test_a_text_of_unseen_characters_is_none(caplog: pytest.LogCaptureFixture) -> None:

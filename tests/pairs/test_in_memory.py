@@ -112,6 +112,7 @@ def test_columns_count_whatever_their_case(caplog: pytest.LogCaptureFixture) -> 
     assert "not read: the column note" in caplog.text
     with pytest.raises(InputError, match="two columns are 'label'"):
         Pairs.of([row | {"label": 1}])
+    assert Pairs.of([row | {"Year": 1, "year": 2}]).split("validation").num_rows == 1
 
 
 def test_split_column_and_saving(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ class Pairs(TableFolder):
         for name, table in given.items():
             if labelled and name != "train":
                 check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
-        note_unread(name_of_table(source), next(iter(given.values())).column_names if given else ())
+        columns = dict.fromkeys(name for table in given.values() for name in table.column_names)
+        note_unread(name_of_table(source), columns)
         pairs = cls.from_tables(**given)
         files = source.values() if isinstance(source, Mapping) else [source]
         names = [Path(each).name for each in files if is_path(each)]

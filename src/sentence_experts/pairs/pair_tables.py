@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ PAIRS_SCHEMA = pa.schema([
 PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 NEGATIVE = "negative"  # an optional column: a text unlike the anchor
+_READ_COLUMNS = (*PAIR_COLUMNS, NEGATIVE, "score", "split")
 
 
 def _read_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
@@ -74,18 +76,18 @@ _FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 
 
 def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table:
-    """Read a table; its columns are in lower case, `route` is `domain`, and others may get other `names`.
+    """Read a table; columns that are read have their names, in whatever case, or those that `names` gives.
 
     Raises:
         InputError: it cannot be read, or two columns have one name.
     """
     table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
-    folded = [name.strip().lower() for name in table.column_names]
-    others = {name.lower(): new for name, new in (names or {}).items()}
-    renamed = [others.get(name, name) for name in folded]
+    known = {name: name for name in _READ_COLUMNS}
+    known |= {name.lower(): new for name, new in (names or {}).items()}
+    renamed = [known.get(name.strip().lower(), name) for name in table.column_names]
     if "domain" not in renamed:
-        renamed = ["domain" if name == "route" else name for name in renamed]
-    if twice := next((name for name in renamed if renamed.count(name) > 1), None):
+        renamed = ["domain" if name.strip().lower() == "route" else name for name in renamed]
+    if twice := next((name for name, times in Counter(renamed).items() if times > 1), None):
         raise InputError(f"{name_of_table(source)}: two columns are {twice!r}; rename or drop one")
     labels = [name for name, new in zip(table.column_names, renamed, strict=True) if new == "label"]
     return number_no_and_yes(table, source, labels).rename_columns(renamed)
@@ -93,11 +95,11 @@ def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table
 
 def note_unread(where: str, columns: Iterable[str]) -> None:
     """Say which columns of a table of pairs are not read."""
-    known = {*PAIR_COLUMNS, NEGATIVE, "score", "split"}
     names = list(columns)
-    if ignored := [name for name in names if name not in known]:
+    if ignored := [name for name in names if name not in _READ_COLUMNS]:
         linked = "" if "label" in names else "; every row counts as linked, as there is no column label"
-        logger.info(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}{linked}")
+        listed = ", ".join(ignored[:20]) + " ..." * (len(ignored) > 20)
+        logger.info(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
 
 
 def number_no_and_yes(table: pa.Table, source: Any, columns: Iterable[str]) -> pa.Table:
@@ -149,7 +151,7 @@ def _load_hub_dataset(name: str, subset: str | None, names: Mapping[str, str]) -
 
 def is_divided(source: Any) -> bool:
     """Return whether a source is a mapping from splits to their tables, such as a `DatasetDict`."""
-    return isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}
+    return isinstance(source, Mapping) and bool(source) and set(source) <= {*SPLITS, *OTHER_NAMES}
 
 
 def _join_splits(loaded: Mapping[str, Any], name: str, names: Mapping[str, str]) -> pa.Table:
@@ -161,7 +163,15 @@ def _join_splits(loaded: Mapping[str, Any], name: str, names: Mapping[str, str])
     if left_out := [split for split in loaded if split not in known]:
         logger.warning(f"{name}: left out: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
     tables = {each: whole_table(loaded[split], names) for split, each in known.items()}
-    return tables["train"] if set(tables) == {"train"} else with_split_column(tables)
+    if set(tables) == {"train"}:
+        return tables["train"]
+    ends = {end for table in tables.values() for end in ("anchor", "positive") if end in table.column_names}
+    for split, table in tables.items():
+        check_columns(f"{name}, {split},", sorted(ends), table.column_names)
+    try:
+        return with_split_column(tables)
+    except pa.ArrowException as error:
+        raise InputError(f"{name}: the columns of its splits differ: {error}") from error
 
 
 def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
@@ -178,12 +188,14 @@ def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
 
 
 def with_split_column(tables: dict[str, pa.Table]) -> pa.Table:
-    """Join the tables of all splits into one, with a column `split`."""
+    """Join the tables of all splits into one, with a column `split` that says so."""
     named = [
-        table.append_column("split", pa.array([name] * table.num_rows, pa.string()))
+        table.select([column for column in table.column_names if column != "split"]).append_column(
+            "split", pa.array([name] * table.num_rows, pa.string())
+        )
         for name, table in tables.items()
     ]
-    return pa.concat_tables(named, promote_options="default")
+    return pa.concat_tables(named, promote_options="permissive")
 
 
 def split_column(table: pa.Table, where: str) -> np.ndarray:
@@ -241,7 +253,8 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{split}: {' '.join(str(error).split())}") from error
     if empty := [name for name in PAIR_COLUMNS if whole[name].null_count]:
-        raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
+        missing = f"{whole[empty[0]].null_count:,} of {rows:,}"
+        raise InputError(f"{split}: column {empty[0]!r} has rows without a value: {missing}")
     if NEGATIVE in columns:
         whole = whole.append_column(NEGATIVE, columns[NEGATIVE])
     return whole.combine_chunks()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 from unicodedata import category, normalize
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
@@ -158,16 +159,19 @@ def _open_files(source: Source, wanted: list[str], folder: Path, scores: Sequenc
     parts = (_number_rows(f"{path.name} ", _read_file(path, scores), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
-        return _read_splits(str(paths[None]), read_columns(paths[None]), records, {"file": files[None]})
+        others = [name for name in read_columns(paths[None]) if name not in wanted]
+        return _read_splits(str(paths[None]), others, records, {"file": files[None]})
     return tuple(map(str, paths)), records, {"files": files}
 
 
 def _read_splits(
     where: str, columns: Sequence[str], records: Iterable[Record], described: dict[str, Any]
 ) -> Opened:
-    """Return a table, with the splits that a column `split` gives its records, if there is one."""
-    if (split := next((name for name in columns if name.strip().lower() == "split"), None)) is None:
+    """Return a table, with the splits that one of its other `columns` gives its records, if it is `split`."""
+    named = [name for name in columns if name.strip().lower() == "split"]
+    if not named:
         return (), records, described
+    split = "split" if "split" in named else named[0]
     divided = []
     for place, _, row in records:
         cells = {} if isinstance(row, BadRowError) else row
@@ -220,7 +224,7 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
         for split, name in splits.items()
         for record in _number_rows(
             f"{hub} {name} ",
-            _list_rows(read[name], scores),
+            _list_rows(to_arrow(read[name]), read[name], scores),
             None if is_whole else split,
         )
     )
@@ -229,18 +233,19 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
     return () if is_whole else tuple(splits), records, described
 
 
-def _list_rows(table: Any, scores: Sequence[str]) -> list[Values]:
-    """Return the rows of a table, with the names of classes; `scores` that say no and yes are numbers."""
-    rows: list[Values] = number_no_and_yes(to_arrow(table), table, scores).to_pylist()
-    return rows
+def _list_rows(table: pa.Table, source: Any, scores: Sequence[str]) -> Iterator[Values]:
+    """Yield the rows of a table, read from a source; `scores` whose classes say no and yes are numbers."""
+    for batch in number_no_and_yes(table, source, scores).to_batches():
+        yield from batch.to_pylist()
 
 
 def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
-    records = _number_rows("", _list_rows(given, scores), None)
+    records = _number_rows("", _list_rows(table, given, scores), None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    return _read_splits("the table", table.column_names, records, {"table": described})
+    others = [name for name in table.column_names if name not in wanted]
+    return _read_splits("the table", others, records, {"table": described})
 
 
 # ---- from records to rows ------------------------------------------------------------------------

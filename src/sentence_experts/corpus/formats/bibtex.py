@@ -6,6 +6,7 @@ that is not closed is set aside, and reading continues with the next line that b
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Mapping
 
@@ -31,7 +32,7 @@ _MAX_UNCLOSED = 50  # each is looked for to the end of the file
 # In identifiers and addresses, where other backslashes are of paths.
 _ESCAPED = re.compile(r"\$\\?([<>_])\$|\\([&%$#_{}~])|\$?\\(backslash|text[a-z]+)(?:\{\}|\$|[ \t]+)?|[{}]")
 # Mendeley writes accents in the paths of files so: "N{\'{u}}{\~{n}}ez".
-_ACCENT = re.compile(r"\{\\[^\w\s{}]\{\\?\w\}\}")
+_ACCENT = re.compile(r"\{\\[^\w\s{}\\]\{\\?\w\}\}")
 _HOMONYM = re.compile(r"0\d{3}")  # DBLP's number of one of several people with a name
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
@@ -189,7 +190,7 @@ def _find_closing(text: str, place: int, sign: str) -> int:
 def _split_names(value: str) -> list[str]:
     """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
-    for word in _split_words(read_grouped(value)):
+    for word in _split_words(read_grouped(html.unescape(value))):
         if word.lower() == "and":
             names.append([])
         else:
@@ -202,7 +203,7 @@ def _split_words(value: str) -> list[str]:
     words, depth = [""], 0
     for sign in value:
         depth += (sign == GROUP[0]) - (sign == GROUP[1])
-        if depth == 0 and (sign in ",;" or sign.isspace()):
+        if depth == 0 and (sign == "," or (sign == ";" and "(" not in value) or sign.isspace()):
             # Some write ";" for "and".
             words += {",": [",", ""], ";": ["and", ""]}.get(sign, [""])
         else:

@@ -252,13 +252,14 @@ def _find_pdf(texts: Iterable[str]) -> str | None:
 
     The name of an attachment, before its path, can end as the path does.
     """
-    texts = list(texts)
-    if address := next((text for text in texts if _FILE_ADDRESS.match(text)), None):
-        return unquote(_FILE_ADDRESS.sub("", re.split(r";\s*file:", address)[0]))
-    attachments = (each for text in texts for each in re.split(r"(?<!\\);", text))
-    found = (list(_PDF.finditer(each)) for each in attachments)
-    paths = (re.sub(r"\\([:;\\])", r"\1", matches[-1][1]) for matches in found if matches)
-    return next((path.strip() for path in paths if "://" not in path), None)
+    for each in (each for text in texts for each in re.split(r"(?<!\\);", text)):
+        if _FILE_ADDRESS.match(each.strip()):
+            return unquote(_FILE_ADDRESS.sub("", each.strip()))
+        if matches := list(_PDF.finditer(each)):
+            path = re.sub(r"\\([:;\\])", r"\1", matches[-1][1])
+            if "://" not in path:
+                return path.strip()
+    return None
 
 
 def _find_language_code(language: str | None) -> str | None:
