@@ -172,7 +172,7 @@ def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
     try:
         return pa.table(cells)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise InputError(f"{source}: a column mixes kinds of values, or holds no text: {error}") from error
+        raise InputError(f"{source}: a column mixes kinds of values: {error}") from error
 
 
 def to_arrow(data: Table) -> pa.Table:

@@ -686,7 +686,7 @@ def test_the_path_of_a_file_is_no_identifier(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("address", "path"),
     [
-        ("file:///C:/My%20Papers/a.pdf", "C:/My Papers/a.pdf"),
+        ("file:///C:/My%20Papers/a;b.pdf", "C:/My Papers/a;b.pdf"),
         ("file:///C:/a.docx;file:///C:/b.pdf", "C:/b.pdf"),
         ("file:///C:/a.html; /home/b.pdf", "/home/b.pdf"),
         ("file://D:/a.PDF;file://D:/b.pdf", "D:/a.PDF"),
@@ -698,6 +698,19 @@ def test_the_address_of_a_pdf_is_its_path(tmp_path: Path, address: str, path: st
     (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nL1  - {address}\nKW  - *Mice\nER  - \n")
     [paper] = papers(import_corpus(tmp_path / "a.ris", workers=1))
     assert (paper["file"], paper["keywords"]) == (path, ["Mice"])
+
+
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("Smith, John (Jack); Doe, Jane", ["Smith, John (Jack)", "Doe, Jane"]),
+        ("{Team (x)} and Smith, J.; Doe, A.", ["Team (x)", "Smith, J.", "Doe, A."]),
+        ("M&uuml;ller, J.; Doe & Co", ["Müller, J.", "Co, Doe &"]),
+    ],
+)
+def test_semicolons_among_authors_of_bibtex(tmp_path: Path, written: str, names: list[str]) -> None:
+    (tmp_path / "a.bib").write_text(f"@article{{a, title={{Sleep}}, author={{{written}}}}}")
+    assert papers(import_corpus(tmp_path / "a.bib", workers=1))[0]["authors"] == names
 
 
 @pytest.mark.parametrize("end", ["@", "@article", " @ art\n"])

@@ -322,15 +322,18 @@ def test_a_mapping_of_splits_keeps_them() -> None:
     parts = {"train": number[:40], "dev": pl.DataFrame(number[40:50].to_dict("records")), "test": number[50:]}
     pairs = import_pairs(parts | {"test": parts["test"].assign(label=1.0)})
     assert set(pairs.split("train")["anchor"].to_pylist()) == set(table["anchor"][:40])
+    labelled = import_pairs({"train": table[:40], "test": table[40:].assign(label=[0, 0, 1, 1] * 5)})
+    assert labelled.split("test")["label"].to_pylist().count(0) == 10
     assert texts(pairs, "test") == {
         text.lower() for text in table[["anchor", "positive"]][50:].to_numpy().ravel()
     }
 
 
 def test_each_split_of_a_mapping_has_both_texts() -> None:
-    table = questions(60)
-    with pytest.raises(InputError, match="the mapping, test, lacks the column anchor"):
-        import_pairs({"train": table[:50], "test": table[50:].rename(columns={"anchor": "question"})})
+    table = questions(60).rename(columns={"anchor": "Query"})
+    parts = {"train": table[:50], "test": table[50:].drop(columns="Query")}
+    with pytest.raises(InputError, match="the mapping, test, lacks the column Query"):
+        import_pairs(parts, anchor="Query")
 
 
 def test_a_text_of_unseen_characters_is_none(caplog: pytest.LogCaptureFixture) -> None:

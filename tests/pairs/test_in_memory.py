@@ -115,6 +115,13 @@ def test_columns_count_whatever_their_case(caplog: pytest.LogCaptureFixture) -> 
     assert Pairs.of([row | {"Year": 1, "year": 2}]).split("validation").num_rows == 1
 
 
+def test_a_dataset_of_one_file_is_divided_by_its_column() -> None:
+    rows = [{"anchor": f"a {n}", "positive": f"b {n}", "split": ("train", "test")[n % 2]} for n in range(6)]
+    for pairs in (Pairs.of({"train": rows}), Pairs.of(rows)):
+        assert pairs.split("test")["anchor"].to_pylist() == ["a 1", "a 3", "a 5"]
+    assert Pairs.of({"train": rows[::2], "test": rows[1::2]}).split("test").num_rows == 3
+
+
 def test_split_column_and_saving(tmp_path: Path) -> None:
     table = FRAME.assign(split=["train", "train", "test"], label=[1, 1, 0])
     pairs = Pairs.of(table)

@@ -100,13 +100,14 @@ class Pairs(TableFolder):
             known = name_splits(source, "the mapping")
             given = {name: whole_table(source[each]) for each, name in known.items()}
         else:
-            table, where = whole_table(source), name_of_table(source)
-            if split is not None and "split" not in table.column_names:
-                given = {split: table}
-            else:
-                numbers = split_column(table, where)
-                rows = {name: np.flatnonzero(numbers == number) for number, name in enumerate(SPLITS)}
-                given = {name: table.take(mine) for name, mine in rows.items() if len(mine)}
+            given = {split or "train": whole_table(source)}
+        table = next(iter(given.values()))
+        has_split = "split" in table.column_names
+        # The `DatasetDict` of one file has the split train alone.
+        if (has_split and list(given) == ["train"]) or not (is_divided(source) or (split and not has_split)):
+            numbers = split_column(table, name_of_table(source))
+            rows = {name: np.flatnonzero(numbers == number) for number, name in enumerate(SPLITS)}
+            given = {name: table.take(mine) for name, mine in rows.items() if len(mine)}
         for name, table in given.items():
             if labelled and name != "train":
                 check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)

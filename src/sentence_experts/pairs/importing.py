@@ -153,7 +153,7 @@ def _read_released(source: Table, subset: str | None) -> pa.Table | None:
     tables = []
     for folder in folders:
         domain = folder.name.removeprefix(_RELEASED)
-        table = table_or_dataset(folder, subset, {})
+        table = table_or_dataset(folder, subset, {"a": "a", "b": "b"})
         check_columns(str(folder), ["a", "b", "label"], table.column_names)
         columns = {"anchor": table["a"], "positive": table["b"], "label": table["label"]}
         columns["domain"] = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())

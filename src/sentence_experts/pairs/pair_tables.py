@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,13 +165,28 @@ def _join_splits(loaded: Mapping[str, Any], name: str, names: Mapping[str, str])
     tables = {each: whole_table(loaded[split], names) for split, each in known.items()}
     if set(tables) == {"train"}:
         return tables["train"]
-    ends = {end for table in tables.values() for end in ("anchor", "positive") if end in table.column_names}
+    every = {column for table in tables.values() for column in table.column_names}
     for split, table in tables.items():
-        check_columns(f"{name}, {split},", sorted(ends), table.column_names)
+        for end in every.intersection(("anchor", "positive")).difference(table.column_names):
+            given = next((own for own, new in names.items() if new == end), end)
+            raise InputError(
+                f"{name}, {split}, lacks the column {given}; it has: {', '.join(table.column_names)}"
+            )
     try:
-        return with_split_column(tables)
+        return with_split_column({split: _fill_columns(table, every) for split, table in tables.items()})
     except pa.ArrowException as error:
         raise InputError(f"{name}: the columns of its splits differ: {error}") from error
+
+
+def _fill_columns(table: pa.Table, columns: Collection[str]) -> pa.Table:
+    """Return the table of a split with the columns `label`, as numbers, and `domain`, if others have them."""
+    defaults = {"label": pa.array(np.ones(table.num_rows)), "domain": pa.array([ONE_DOMAIN] * table.num_rows)}
+    for name in (name for name in defaults if name in columns and name not in table.column_names):
+        table = table.append_column(name, defaults[name])
+    place = table.schema.get_field_index("label")
+    if place >= 0 and pa.types.is_primitive(table.field(place).type):
+        table = table.set_column(place, "label", table["label"].cast(pa.float64()))
+    return table
 
 
 def name_splits(names: Iterable[str], where: str) -> dict[str, str]:

@@ -33,6 +33,8 @@ _MAX_UNCLOSED = 50  # each is looked for to the end of the file
 _ESCAPED = re.compile(r"\$\\?([<>_])\$|\\([&%$#_{}~])|\$?\\(backslash|text[a-z]+)(?:\{\}|\$|[ \t]+)?|[{}]")
 # Mendeley writes accents in the paths of files so: "N{\'{u}}{\~{n}}ez".
 _ACCENT = re.compile(r"\{\\[^\w\s{}\\]\{\\?\w\}\}")
+_ENTITY = re.compile(r"&(?!#123;|#125;)(?:#\d+|#x[\da-f]+|[a-z]+\d*);", re.IGNORECASE)
+_BRACKETS = re.compile(r"\([^()]*\)")
 _HOMONYM = re.compile(r"0\d{3}")  # DBLP's number of one of several people with a name
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
@@ -190,7 +192,7 @@ def _find_closing(text: str, place: int, sign: str) -> int:
 def _split_names(value: str) -> list[str]:
     """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
-    for word in _split_words(read_grouped(html.unescape(value))):
+    for word in _split_words(read_grouped(_ENTITY.sub(lambda match: html.unescape(match[0]), value))):
         if word.lower() == "and":
             names.append([])
         else:
@@ -201,10 +203,11 @@ def _split_names(value: str) -> list[str]:
 def _split_words(value: str) -> list[str]:
     """Return the words of a field of names; a group is one, a comma outside of groups too."""
     words, depth = [""], 0
+    # Some write ";" for "and".
+    value = _BRACKETS.sub(lambda match: match[0].replace(";", GROUP[0] + ";" + GROUP[1]), value)
     for sign in value:
         depth += (sign == GROUP[0]) - (sign == GROUP[1])
-        if depth == 0 and (sign == "," or (sign == ";" and "(" not in value) or sign.isspace()):
-            # Some write ";" for "and".
+        if depth == 0 and (sign in ",;" or sign.isspace()):
             words += {",": [",", ""], ";": ["and", ""]}.get(sign, [""])
         else:
             words[-1] += sign

@@ -247,12 +247,19 @@ def _find_work(text: str) -> Citation:
     return Citation(doi=names.get("doi"), pmid=names.get("pmid"))
 
 
+def _split_attachments(text: str) -> list[str]:
+    """Split a field of attachments at ";", which may be part of the names of addresses."""
+    return re.split(
+        r";\s*(?=file:|/|[A-Za-z]:[\\/])|(?<=\.pdf);" if text.startswith("file:") else r"(?<!\\);", text
+    )
+
+
 def _find_pdf(texts: Iterable[str]) -> str | None:
     """Return the path of the first PDF in fields of attachments.
 
     The name of an attachment, before its path, can end as the path does.
     """
-    for each in (each for text in texts for each in re.split(r"(?<!\\);", text)):
+    for each in (each for text in texts for each in _split_attachments(text)):
         if _FILE_ADDRESS.match(each.strip()):
             return unquote(_FILE_ADDRESS.sub("", each.strip()))
         if matches := list(_PDF.finditer(each)):
