@@ -256,6 +256,7 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     rows = table.num_rows
     columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
+    columns["domain"] = pc.utf8_normalize(columns["domain"], form="NFC")
     columns.setdefault("count", columns["label"])
     for end in ("anchor", "positive"):
         if f"{end}_id" not in columns:
