@@ -192,6 +192,9 @@ def test_files_of_a_folder_that_are_left_out_are_named(model, partitions, tmp_pa
     (folder / "b.csv").write_text("text\nb\n")
     assert encode(model, folder, out=tmp_path / "vectors", route="crops").texts == 1
     assert "1 files that are neither Parquet nor JSON lines are left out, such as b.csv" in caplog.text
+    (folder / "a.jsonl").unlink()
+    with pytest.raises(InputError, match=r"no Parquet or JSON-lines files in it; .* such as b\.csv"):
+        encode(model, folder, out=tmp_path / "others", route="crops")
 
 
 def test_what_cannot_go_into_a_folder_is_refused(model, partitions, tmp_path):

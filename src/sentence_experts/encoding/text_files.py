@@ -60,11 +60,12 @@ def _find_files(source: Path) -> list[Path]:
     # A link to one is no other one.
     found = list({file.resolve(): file for file in reversed(found)}.values())[::-1]
     if not found:
-        raise InputError(f"{source}: no such file, or no Parquet or JSON-lines files in it")
-    if others := [file for file in tables if file not in found]:
+        others = f"; give the path of each other file, such as {tables[0].name}" if tables else ""
+        raise InputError(f"{source}: no such file, or no Parquet or JSON-lines files in it{others}")
+    if left_out := [file for file in tables if file not in found]:
         logger.warning(
-            f"{source}: {len(others)} files that are neither Parquet nor JSON lines are left out, such as "
-            f"{others[0].name}; give their paths too"
+            f"{source}: {len(left_out)} files that are neither Parquet nor JSON lines are left out, such as "
+            f"{left_out[0].name}; give their paths too"
         )
     return found
 
