@@ -689,6 +689,8 @@ def test_the_path_of_a_file_is_no_identifier(tmp_path: Path, path: str) -> None:
         ("file:///C:/My%20Papers/a;b.pdf", "C:/My Papers/a;b.pdf"),
         ("file:///C:/a.docx;file:///C:/b.pdf", "C:/b.pdf"),
         ("file:///C:/a.html; /home/b.pdf", "/home/b.pdf"),
+        ("file:///a.PDF;x.html", "/a.PDF"),
+        ("file:///a.html;~/b.pdf", "~/b.pdf"),
         ("file://D:/a.PDF;file://D:/b.pdf", "D:/a.PDF"),
         ("file:///home/me/a.pdf", "/home/me/a.pdf"),
         ("https://x.org/a.pdf", None),

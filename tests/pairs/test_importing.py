@@ -316,7 +316,7 @@ def test_texts_count_in_contradictions_whatever_their_ids(caplog: pytest.LogCapt
     assert not made & set(zip(linked["anchor"][:10], linked["positive"][:10], strict=True))
 
 
-def test_a_mapping_of_splits_keeps_them() -> None:
+def test_a_mapping_of_splits_keeps_them(caplog: pytest.LogCaptureFixture) -> None:
     table = questions(60)
     number = table.assign(label=1, split="of another division")
     parts = {"train": number[:40], "dev": pl.DataFrame(number[40:50].to_dict("records")), "test": number[50:]}
@@ -324,6 +324,9 @@ def test_a_mapping_of_splits_keeps_them() -> None:
     assert set(pairs.split("train")["anchor"].to_pylist()) == set(table["anchor"][:40])
     labelled = import_pairs({"train": table[:40], "test": table[40:].assign(label=[0, 0, 1, 1] * 5)})
     assert labelled.split("test")["label"].to_pylist().count(0) == 10
+    assert "every row of train counts as linked" in caplog.text
+    with pytest.raises(InputError, match="holds ratings from 0 to 4"):
+        import_pairs({"train": table[:40].assign(label=1), "test": table[40:].assign(score=[0, 4] * 10)})
     assert texts(pairs, "test") == {
         text.lower() for text in table[["anchor", "positive"]][50:].to_numpy().ravel()
     }

@@ -110,8 +110,6 @@ def test_columns_count_whatever_their_case(caplog: pytest.LogCaptureFixture) -> 
     read = table.select(["anchor", "positive", "label", "domain", "negative"]).to_pylist()
     assert read == [{"anchor": "a", "positive": "b", "label": 0, "domain": "x", "negative": "c"}]
     assert "not read: the column note" in caplog.text
-    other_forms = [row | {"Route": name, "Split": "test"} for name in ("caf\u00e9", "cafe\u0301")]
-    assert Pairs.of(other_forms).domains == ["café"]
     with pytest.raises(InputError, match="two columns are 'label'"):
         Pairs.of([row | {"label": 1}])
     assert Pairs.of([row | {"Year": 1, "year": 2}]).split("validation").num_rows == 1

@@ -167,6 +167,9 @@ def _join_splits(loaded: Mapping[str, Any], name: str, names: Mapping[str, str])
         return tables["train"]
     every = {column for table in tables.values() for column in table.column_names}
     for split, table in tables.items():
+        _check_labels(f"{name}, {split}", table)
+        if "label" in every and "label" not in table.column_names:
+            logger.warning(f"{name}: every row of {split} counts as linked, as it has no column label")
         for end in every.intersection(("anchor", "positive")).difference(table.column_names):
             given = next((own for own, new in names.items() if new == end), end)
             raise InputError(
@@ -256,7 +259,6 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     rows = table.num_rows
     columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
-    columns["domain"] = pc.utf8_normalize(columns["domain"], form="NFC")
     columns.setdefault("count", columns["label"])
     for end in ("anchor", "positive"):
         if f"{end}_id" not in columns:

@@ -34,7 +34,6 @@ _ESCAPED = re.compile(r"\$\\?([<>_])\$|\\([&%$#_{}~])|\$?\\(backslash|text[a-z]+
 # Mendeley writes accents in the paths of files so: "N{\'{u}}{\~{n}}ez".
 _ACCENT = re.compile(r"\{\\[^\w\s{}\\]\{\\?\w\}\}")
 _ENTITY = re.compile(r"&(?!#123;|#125;)(?:#\d+|#x[\da-f]+|[a-z]+\d*);", re.IGNORECASE)
-_BRACKETS = re.compile(r"\([^()]*\)")
 _HOMONYM = re.compile(r"0\d{3}")  # DBLP's number of one of several people with a name
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
@@ -202,12 +201,13 @@ def _split_names(value: str) -> list[str]:
 
 def _split_words(value: str) -> list[str]:
     """Return the words of a field of names; a group is one, a comma outside of groups too."""
-    words, depth = [""], 0
-    # Some write ";" for "and".
-    value = _BRACKETS.sub(lambda match: match[0].replace(";", GROUP[0] + ";" + GROUP[1]), value)
+    words, depth, brackets = [""], 0, 0
+    are_closed = value.count("(") == value.count(")")
     for sign in value:
         depth += (sign == GROUP[0]) - (sign == GROUP[1])
-        if depth == 0 and (sign in ",;" or sign.isspace()):
+        brackets += are_closed * ((sign == "(") - (sign == ")"))
+        if depth == 0 and (sign == "," or sign.isspace() or (sign == ";" and brackets < 1)):
+            # Some write ";" for "and".
             words += {",": [",", ""], ";": ["and", ""]}.get(sign, [""])
         else:
             words[-1] += sign

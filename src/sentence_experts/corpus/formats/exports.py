@@ -87,6 +87,10 @@ _PDF = re.compile(
 )
 # The beginning of "file:///C:/a.pdf" and "file:///home/a.pdf", as Mendeley writes them.
 _FILE_ADDRESS = re.compile(r"file:(?:/*(?=[A-Z]:[\\/])|//(?=/))(?=.*\.pdf$)", re.IGNORECASE)
+_NEXT_FILE = re.compile(
+    r";\s*(?=file:|https?:|[A-Z]:[\\/]|[/~]|\.\.?/|\\\\)|(?<=\.pdf);|(?<=\.html);|(?<=\.docx);", re.IGNORECASE
+)
+_SEMICOLON = re.compile(r"(?<!\\);")
 # "J Sleep. 2001 Mar;12(3):45-50. doi: ..."
 _PLACE = re.compile(
     r"\b\d{4}\b[\w /-]*(?:;(?P<volume>[^():;.]*)(?:\((?P<issue>[^)]*)\))?)?(?::(?P<pages>[\w ,/+-]+))?\."
@@ -249,9 +253,7 @@ def _find_work(text: str) -> Citation:
 
 def _split_attachments(text: str) -> list[str]:
     """Split a field of attachments at ";", which may be part of the names of addresses."""
-    return re.split(
-        r";\s*(?=file:|/|[A-Za-z]:[\\/])|(?<=\.pdf);" if text.startswith("file:") else r"(?<!\\);", text
-    )
+    return (_NEXT_FILE if text.lower().startswith("file:") else _SEMICOLON).split(text)
 
 
 def _find_pdf(texts: Iterable[str]) -> str | None:
