@@ -102,9 +102,10 @@ class Pairs(TableFolder):
         else:
             given = {split or "train": whole_table(source)}
         table = next(iter(given.values()))
-        has_split = "split" in table.column_names
         # The `DatasetDict` of one file has the split train alone.
-        if (has_split and list(given) == ["train"]) or not (is_divided(source) or (split and not has_split)):
+        is_one_table = not is_divided(source) or list(given) == ["train"]
+        must_have_column = split is None and not is_divided(source)
+        if must_have_column or (is_one_table and "split" in table.column_names):
             numbers = split_column(table, name_of_table(source))
             rows = {name: np.flatnonzero(numbers == number) for number, name in enumerate(SPLITS)}
             given = {name: table.take(mine) for name, mine in rows.items() if len(mine)}

@@ -94,7 +94,7 @@ def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table
 
 
 def note_unread(where: str, columns: Iterable[str]) -> None:
-    """Say which columns of a table of pairs are not read."""
+    """Log the columns of a table of pairs that are not read."""
     names = list(columns)
     if ignored := [name for name in names if name not in _READ_COLUMNS]:
         linked = "" if "label" in names else "; every row counts as linked, as there is no column label"
