@@ -6,10 +6,12 @@ import json
 import unicodedata
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from sentence_experts.cli.main import main
@@ -204,7 +206,7 @@ def test_the_datasets_of_the_domain_experts_are_one_set_of_pairs(tmp_path: Path)
     pd.DataFrame({"a": ["one"], "c": ["two"]}).to_parquet(
         tmp_path / "published" / "abstract_domain_cvd" / "train.parquet"
     )
-    with pytest.raises(InputError, match="abstract_domain_cvd lacks the columns b, label"):
+    with pytest.raises(InputError, match="abstract_domain_cvd, train lacks the column b, "):
         import_pairs(tmp_path / "published")
 
 
@@ -325,6 +327,7 @@ def test_a_mapping_of_splits_keeps_them(caplog: pytest.LogCaptureFixture) -> Non
     labelled = import_pairs({"train": table[:40], "test": table[40:].assign(label=[0, 0, 1, 1] * 5)})
     assert labelled.split("test")["label"].to_pylist().count(0) == 10
     assert "every row of train counts as linked" in caplog.text
+    assert "not read: the column split; the tables are of train, validation, test" in caplog.text
     with pytest.raises(InputError, match="holds ratings from 0 to 4"):
         import_pairs({"train": table[:40].assign(label=1), "test": table[40:].assign(score=[0, 4] * 10)})
     assert texts(pairs, "test") == {
@@ -332,10 +335,35 @@ def test_a_mapping_of_splits_keeps_them(caplog: pytest.LogCaptureFixture) -> Non
     }
 
 
+def test_splits_of_a_mapping_may_differ_in_their_types_and_names(caplog: pytest.LogCaptureFixture) -> None:
+    table = questions(60)
+    parts = {
+        "Train": table[:40].assign(domain=[1] * 40, label="1", anchor_id=range(40)),
+        "DEV": table[40:50].assign(domain=["1"] * 10, label=1, anchor_id=[f"{n}" for n in range(40, 50)]),
+        "test": table[50:].assign(domain=[1.0] * 10, label=1.0, negative=None),
+    }
+    pairs = import_pairs(parts)
+    assert pairs.domains == ["1"]
+    linked = {name: int(pc.sum(pairs.split(name)["label"]).as_py()) for name in SETS}
+    assert linked == {"train": 40, "validation": 10, "test": 10}
+    read = Pairs.of(parts)
+    assert {name: read.split(name).num_rows for name in SETS} == linked
+    known = datasets.DatasetDict(
+        {
+            "train": datasets.Dataset.from_pandas(table, preserve_index=False),
+            "unsupervised": datasets.Dataset.from_pandas(table, preserve_index=False),
+        }
+    )
+    assert Pairs.of(known).split("train").num_rows == 60
+    assert "left out: the split unsupervised" in caplog.text
+    with pytest.raises(InputError, match="the splits unsupervised, none of train, validation, test"):
+        import_pairs(datasets.DatasetDict({"unsupervised": known["train"]}))
+
+
 def test_each_split_of_a_mapping_has_both_texts() -> None:
     table = questions(60).rename(columns={"anchor": "Query"})
     parts = {"train": table[:50], "test": table[50:].drop(columns="Query")}
-    with pytest.raises(InputError, match="the mapping, test, lacks the column Query"):
+    with pytest.raises(InputError, match="the table, test lacks the column Query, "):
         import_pairs(parts, anchor="Query")
 
 

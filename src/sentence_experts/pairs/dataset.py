@@ -17,14 +17,12 @@ from sentence_experts.pairs.config import ONE_DOMAIN, SPLITS
 from sentence_experts.pairs.pair_tables import (
     PAIR_COLUMNS,
     PAIRS_SCHEMA,
-    is_divided,
+    is_one_table,
     links_of,
-    name_splits,
-    note_unread,
     pair_table,
+    read_tables,
     split_column,
     whole_table,
-    with_split_column,
 )
 from sentence_experts.pairs.table_folder import TableFolder
 from sentence_experts.storage import sha256_text
@@ -96,24 +94,19 @@ class Pairs(TableFolder):
             return source
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
             return cls.open(source)
-        if is_divided(source):
-            known = name_splits(source, "the mapping")
-            given = {name: whole_table(source[each]) for each, name in known.items()}
-        else:
-            given = {split or "train": whole_table(source)}
-        table = next(iter(given.values()))
-        # The `DatasetDict` of one file has the split train alone.
-        is_one_table = not is_divided(source) or list(given) == ["train"]
-        must_have_column = split is None and not is_divided(source)
-        if must_have_column or (is_one_table and "split" in table.column_names):
-            numbers = split_column(table, name_of_table(source))
+        where = name_of_table(source)
+        given = read_tables(source, where)
+        first, table = next(iter(given.items()))
+        must_have_column = split is None and not first
+        if must_have_column or ("split" in table.column_names and is_one_table(given)):
+            numbers = split_column(table, where)
             rows = {name: np.flatnonzero(numbers == number) for number, name in enumerate(SPLITS)}
             given = {name: table.take(mine) for name, mine in rows.items() if len(mine)}
+        elif not first:
+            given = {split or "train": table}
         for name, table in given.items():
             if labelled and name != "train":
-                check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
-        columns = dict.fromkeys(name for table in given.values() for name in table.column_names)
-        note_unread(name_of_table(source), columns)
+                check_columns(f"{where}, {name}", ["label"], table.column_names)
         pairs = cls.from_tables(**given)
         files = source.values() if isinstance(source, Mapping) else [source]
         names = [Path(each).name for each in files if is_path(each)]
@@ -212,7 +205,10 @@ class Pairs(TableFolder):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all pairs as one DataFrame, with a column `split`."""
-        return with_split_column({name: self.split(name) for name in SPLITS}).to_pandas()
+        import pandas as pd
+
+        frames = [self.split(name).to_pandas().assign(split=name) for name in SPLITS]
+        return pd.concat(frames, ignore_index=True)
 
     def __repr__(self) -> str:
         counts = [f"{name}: {self.number_of_rows(f'{name}.parquet'):,}" for name in SPLITS]

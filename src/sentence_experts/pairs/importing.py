@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,20 @@ import pyarrow.compute as pc
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.pairs.config import SPLITS, ImportPairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
+    is_one_table,
     leave_out_negatives,
     links_of,
-    note_unread,
+    name_of_split,
     pair_table,
+    read_tables,
     read_texts,
     split_column,
-    table_or_dataset,
 )
 from sentence_experts.pairs.splits import (
     CROSSING,
@@ -41,11 +43,12 @@ from sentence_experts.pairs.splits import (
     split_by_paper,
 )
 from sentence_experts.storage import check_apart
-from sentence_experts.tables import Table, check_columns, is_path, name_of_table
+from sentence_experts.tables import Table, check_columns, format_of, is_path, name_of_table
 
 logger = logging.getLogger(__name__)
 _RELEASED = "abstract_domain_"
 _TOKENS = {"skincancer": "cancer"}  # as the domain is called by the token of their checkpoints
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _ENDS = ["anchor", "positive", "anchor_id", "positive_id"]
 
 
@@ -93,30 +96,21 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     Also returns the pairs that are left out because rows contradict each other.
     """
     name = name_of_table(source)
-    table = _read_released(source, config.subset)
-    if table is None:
-        chosen = {config.anchor: "anchor", config.positive: "positive"}
-        table = table_or_dataset(source, config.subset, chosen)
-    names = table.column_names
-    for end in ("anchor", "positive"):
-        if end not in names:
-            raise InputError(
-                f"{name} lacks the column {getattr(config, end)}, a text of each pair; it has: "
-                f"{', '.join(names)}; name it with `{end}`"
-            )
-    note_unread(name, names)
-    blank = np.zeros(table.num_rows, dtype=bool)
-    for end in ("anchor", "positive"):
-        blank |= read_texts(table[end], f"{name}, column {end}").is_null().to_numpy()
-    if blank.all():
+    chosen = {config.anchor: "anchor", config.positive: "positive"}
+    given = _read_released(source, config.subset)
+    if not given:
+        given = [read_tables(_load_hub_dataset(source, config.subset), name, chosen)]
+    is_split = not all(is_one_table(tables) for tables in given)
+    parts = [
+        _complete(table, name_of_split(name, split), SPLITS.index(split) if is_split and split else None)
+        for tables in given
+        for split, table in tables.items()
+    ]
+    pairs = pa.concat_tables([each for each, _ in parts], promote_options="default").combine_chunks()
+    if not pairs.num_rows:
         raise InputError(f"{name} holds no row with both texts")
-    if blank.any():
-        first = ", ".join(str(row + 1) for row in np.flatnonzero(blank)[:5])
-        more = " ..." if blank.sum() > 5 else ""
-        logger.warning(f"{name}: left out, as they lack a text: {blank.sum():,} (row {first}{more})")
-        table = table.take(np.flatnonzero(~blank))
-    pairs = pair_table(table, name)
-    split = split_column(table, name) if "split" in names else None
+    sets = [each for _, each in parts if each is not None]
+    split = np.concatenate(sets) if len(sets) == len(parts) else None
     rows = _find_first(pairs, split)
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
@@ -141,25 +135,60 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     return pairs.take(rows), None if split is None else split[rows], disputed
 
 
-def _read_released(source: Table, subset: str | None) -> pa.Table | None:
-    """Read a dataset of the domain experts' authors, or all in a folder; None for another source.
+def _load_hub_dataset(source: Table, subset: str | None) -> Table:
+    """Load a hub dataset, by its name or folder; other sources are returned as they are."""
+    path = Path(source) if is_path(source) else None
+    if path is not None:
+        is_name = _HUB_ID.fullmatch(str(path)) and format_of(path) is None and not path.exists()
+        if path.is_dir() or is_name:
+            require("datasets", "models")
+            from sentence_experts.compat.datasets import load_splits
+
+            return load_splits(str(source), subset)
+    if subset is not None:
+        raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
+    return source
+
+
+def _complete(table: pa.Table, name: str, number: int | None) -> tuple[pa.Table, np.ndarray | None]:
+    """Complete the rows that have both texts; also return the number in `SPLITS` of each, if it is known.
+
+    The column `split` of a table counts if `number`, the split of the whole table, is not given.
+    """
+    blank = np.zeros(table.num_rows, dtype=bool)
+    for end in ("anchor", "positive"):
+        blank |= read_texts(table[end], f"{name}, column {end}").is_null().to_numpy()
+    if blank.any():
+        first = ", ".join(str(row + 1) for row in np.flatnonzero(blank)[:5])
+        more = " ..." if blank.sum() > 5 else ""
+        logger.warning(f"{name}: left out, as they lack a text: {blank.sum():,} (row {first}{more})")
+        table = table.take(np.flatnonzero(~blank))
+    pairs = pair_table(table, name)
+    if number is not None:
+        return pairs, np.full(pairs.num_rows, number)
+    return pairs, split_column(table, name) if "split" in table.column_names else None
+
+
+def _read_released(source: Table, subset: str | None) -> list[dict[str, pa.Table]]:
+    """Read a dataset of the domain experts' authors, or all in a folder; none of another source.
 
     Each is the folder of a domain, `abstract_domain_copd`, with two abstracts (a, b) and a label in a row.
     """
     path = Path(source).resolve() if is_path(source) else None
     if path is None or not path.is_dir():
-        return None
+        return []
     folders = [each for each in (path, *sorted(path.iterdir())) if each.name.startswith(_RELEASED)]
     tables = []
     for folder in folders:
         domain = folder.name.removeprefix(_RELEASED)
-        table = table_or_dataset(folder, subset, {"a": "a", "b": "b"})
-        check_columns(str(folder), ["a", "b", "label"], table.column_names)
-        columns = {"anchor": table["a"], "positive": table["b"], "label": table["label"]}
-        columns["domain"] = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())
-        columns |= {"split": table["split"]} if "split" in table.column_names else {}
-        tables.append(pa.table(columns))
-    return pa.concat_tables(tables, promote_options="permissive") if tables else None
+        columns = {"a": "anchor", "b": "positive"}
+        read = read_tables(_load_hub_dataset(folder, subset), str(folder), columns)
+        for split, table in read.items():
+            check_columns(name_of_split(str(folder), split), ["label"], table.column_names)
+            names = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())
+            read[split] = table.append_column("domain", names)
+        tables.append(read)
+    return tables
 
 
 def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:

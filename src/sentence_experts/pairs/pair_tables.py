@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.errors import InputError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
 from sentence_experts.pairs.splits import fold_texts
@@ -71,8 +70,6 @@ _NO_AND_YES = {
     ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
     ("unrelated", "related"), ("irrelevant", "relevant"), ("dissimilar", "similar"),
 }  # fmt: skip
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 
 
 def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table:
@@ -91,15 +88,6 @@ def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table
         raise InputError(f"{name_of_table(source)}: two columns are {twice!r}; rename or drop one")
     labels = [name for name, new in zip(table.column_names, renamed, strict=True) if new == "label"]
     return number_no_and_yes(table, source, labels).rename_columns(renamed)
-
-
-def note_unread(where: str, columns: Iterable[str]) -> None:
-    """Log the columns of a table of pairs that are not read."""
-    names = list(columns)
-    if ignored := [name for name in names if name not in _READ_COLUMNS]:
-        linked = "" if "label" in names else "; every row counts as linked, as there is no column label"
-        listed = ", ".join(ignored[:20]) + " ..." * (len(ignored) > 20)
-        logger.info(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
 
 
 def number_no_and_yes(table: pa.Table, source: Any, columns: Iterable[str]) -> pa.Table:
@@ -126,94 +114,90 @@ def is_no_and_yes(classes: Sequence[str]) -> bool:
     return said in _NO_AND_YES or no in (f"no {yes}", f"non {yes}", f"not {yes}")
 
 
-def table_or_dataset(source: Table, subset: str | None, names: Mapping[str, str]) -> pa.Table:
-    """Read all rows of a source as `whole_table` does; those of a split hub dataset have a column `split`.
+def read_tables(source: Table, where: str, names: Mapping[str, str] | None = None) -> dict[str, pa.Table]:
+    """Read the tables of a source as `whole_table` does, by split; the split of a single table is "".
+
+    Args:
+        source: a file, a table in memory, or a mapping from splits to tables, such as a `DatasetDict`.
+        where: the name of the source in messages.
+        names: columns of the source, and their names here.
 
     Raises:
-        InputError: it cannot be read.
-        UsageError: `subset` is given for something else than a hub dataset.
+        InputError: it cannot be read, or a table lacks the texts.
     """
-    if is_path(source):
-        path = Path(source)
-        if path.is_dir() or (not (path.exists() or _FILE.search(path.name)) and _HUB_ID.fullmatch(str(path))):
-            return _load_hub_dataset(str(source), subset, names)
-    if subset is not None:
-        raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
-    return _join_splits(source, "the mapping", names) if is_divided(source) else whole_table(source, names)
+    if _is_divided(source):
+        tables = {
+            each: whole_table(source[split], names) for split, each in name_splits(source, where).items()
+        }
+    else:
+        tables = {"": whole_table(source, names)}
+    _check_tables(tables, where, names or {})
+    return tables
 
 
-def _load_hub_dataset(name: str, subset: str | None, names: Mapping[str, str]) -> pa.Table:
-    require("datasets", "models")
-    from sentence_experts.compat.datasets import load_splits
-
-    return _join_splits(load_splits(name, subset), name, names)
+def is_one_table(tables: Mapping[str, pa.Table]) -> bool:
+    """Return whether tables by split are one: the `DatasetDict` of one file has the split train alone."""
+    return list(tables) in ([""], ["train"])
 
 
-def is_divided(source: Any) -> bool:
-    """Return whether a source is a mapping from splits to their tables, such as a `DatasetDict`."""
-    return isinstance(source, Mapping) and bool(source) and set(source) <= {*SPLITS, *OTHER_NAMES}
+def name_of_split(where: str, split: str) -> str:
+    """Return the name of a split of a source in messages."""
+    return f"{where}, {split}" if split else where
 
 
-def _join_splits(loaded: Mapping[str, Any], name: str, names: Mapping[str, str]) -> pa.Table:
-    if not (known := name_splits(loaded, name)):
-        raise InputError(
-            f"{name} has the splits {', '.join(loaded)}, none of {', '.join(SPLITS)}; give a file of the one "
-            "to use"
-        )
-    if left_out := [split for split in loaded if split not in known]:
-        logger.warning(f"{name}: left out: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
-    tables = {each: whole_table(loaded[split], names) for split, each in known.items()}
-    if set(tables) == {"train"}:
-        return tables["train"]
-    every = {column for table in tables.values() for column in table.column_names}
+def _is_divided(source: Any) -> bool:
+    """Return whether a source is a mapping from splits to their tables."""
+    if not isinstance(source, Mapping):
+        return False
+    is_dataset = type(source).__module__.partition(".")[0] == "datasets"
+    return is_dataset or (bool(source) and all(_name_split(each) in SPLITS for each in source))
+
+
+def _check_tables(tables: Mapping[str, pa.Table], where: str, names: Mapping[str, str]) -> None:
+    """Check that the tables of a source have texts; log the columns that are not read."""
+    every = {column: None for table in tables.values() for column in table.column_names}
     for split, table in tables.items():
-        _check_labels(f"{name}, {split}", table)
+        for end in ("anchor", "positive"):
+            if end not in table.column_names:
+                given = next((own for own, new in names.items() if new == end), end)
+                raise InputError(
+                    f"{name_of_split(where, split)} lacks the column {given}, a text of each pair; it has: "
+                    f"{', '.join(table.column_names) or 'none'}" + f"; name it with `{end}`" * (end in names)
+                )
         if "label" in every and "label" not in table.column_names:
-            logger.warning(f"{name}: every row of {split} counts as linked, as it has no column label")
-        for end in every.intersection(("anchor", "positive")).difference(table.column_names):
-            given = next((own for own, new in names.items() if new == end), end)
-            raise InputError(
-                f"{name}, {split}, lacks the column {given}; it has: {', '.join(table.column_names)}"
-            )
-    try:
-        return with_split_column({split: _fill_columns(table, every) for split, table in tables.items()})
-    except pa.ArrowException as error:
-        raise InputError(f"{name}: the columns of its splits differ: {error}") from error
-
-
-def _fill_columns(table: pa.Table, columns: Collection[str]) -> pa.Table:
-    """Return the table of a split with the columns `label`, as numbers, and `domain`, if others have them."""
-    defaults = {"label": pa.array(np.ones(table.num_rows)), "domain": pa.array([ONE_DOMAIN] * table.num_rows)}
-    for name in (name for name in defaults if name in columns and name not in table.column_names):
-        table = table.append_column(name, defaults[name])
-    place = table.schema.get_field_index("label")
-    if place >= 0 and pa.types.is_primitive(table.field(place).type):
-        table = table.set_column(place, "label", table["label"].cast(pa.float64()))
-    return table
+            logger.warning(f"{where}: every row of {split} counts as linked, as it has no column label")
+    if "split" in every and not is_one_table(tables):
+        logger.warning(f"{where}: not read: the column split; the tables are of {', '.join(tables)}")
+    if ignored := [name for name in every if name not in _READ_COLUMNS]:
+        linked = "" if "label" in every else "; every row counts as linked, as there is no column label"
+        listed = ", ".join(ignored[:20]) + " ..." * (len(ignored) > 20)
+        logger.info(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
 
 
 def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
     """Return the splits among some names, each with its name here, such as "validation" of "dev".
 
     Raises:
-        InputError: two are names of one split.
+        InputError: there is none, or two are names of one split.
     """
-    known = {name: each for name in names if (each := OTHER_NAMES.get(name, name)) in SPLITS}
+    names = list(names)
+    known = {name: each for name in names if (each := _name_split(name)) in SPLITS}
+    if not known:
+        raise InputError(
+            f"{where} has the splits {', '.join(names)}, none of {', '.join(SPLITS)}; give the table of "
+            "the one to use"
+        )
+    if left_out := [name for name in names if name not in known]:
+        logger.warning(f"{where}: left out: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
     for split in SPLITS:
         if len(same := [name for name, each in known.items() if each == split]) > 1:
             raise InputError(f"{where} has {' and '.join(same)}, which are one split here: join them")
     return known
 
 
-def with_split_column(tables: dict[str, pa.Table]) -> pa.Table:
-    """Join the tables of all splits into one, with a column `split` that says so."""
-    named = [
-        table.select([column for column in table.column_names if column != "split"]).append_column(
-            "split", pa.array([name] * table.num_rows, pa.string())
-        )
-        for name, table in tables.items()
-    ]
-    return pa.concat_tables(named, promote_options="permissive")
+def _name_split(written: Any) -> str:
+    folded = str(written or "").strip().lower()
+    return OTHER_NAMES.get(folded, folded)
 
 
 def split_column(table: pa.Table, where: str) -> np.ndarray:
@@ -233,8 +217,7 @@ def read_split(value: Any, where: str) -> str:
     Raises:
         InputError: it names no split.
     """
-    folded = str(value or "").strip().lower()
-    name = OTHER_NAMES.get(folded, folded)
+    name = _name_split(value)
     if name not in SPLITS:
         raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
     return name
