@@ -106,6 +106,19 @@ def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_papers_without_a_doi_are_known_by_their_texts(tmp_path: Path) -> None:
+    table = tmp_path / "papers.csv"
+    dois = ["n/a", "", "10.1000/a", "-", "none", "n/a"]
+    rows = [f"{doi},Title {n % 5},x,200{n % 5}" for n, doi in enumerate(dois)]
+    table.write_text("\n".join(["doi,title,abstract,year", *rows, "n/a,,,2001"]))
+    corpus = import_corpus(papers=table)
+    assert sorted(paper["title"] for paper in papers(corpus)) == [f"Title {n}" for n in range(5)]
+    set_aside = [(each["record"], each["reason"]) for each in rejected(corpus)]
+    assert [each for each in set_aside if each[1] == "bad-row"] == [("row 7", "bad-row")]
+    assert sum(reason == "duplicate" for _, reason in set_aside) == 1
+    assert sum(paper["paper_id"].startswith("text:") for paper in papers(corpus)) == 4
+
+
 @pytest.mark.parametrize("empty", ["NaN", "NA", "null", ""])
 def test_words_for_empty_cells_are_no_values(tmp_path: Path, empty: str) -> None:
     table = tmp_path / "papers.csv"

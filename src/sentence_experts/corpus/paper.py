@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sentence_experts.corpus.identifiers import Identifiers
+from sentence_experts.storage import sha256_text
 
 NOTICE_KINDS = frozenset({"correction", "retraction", "expression-of-concern", "editorial", "digest", "news"})
 """Values of the column `kind` of papers that are notices: left out of pairs, hidden in search."""
@@ -42,6 +43,11 @@ _KIND_OF_TITLE = {
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn)( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
     r".*\(retracted( (article|paper|chapter))?\b[^()]*\)\W*$", re.I)  # fmt: skip
+
+
+def name_by_texts(title: str | None, abstract: str | None, journal: str | None, year: int | None) -> str:
+    """Return the name of a work that has no identifier: a hash of its texts."""
+    return f"text:{sha256_text(title or '', abstract or '', journal or '', str(year))[:16]}"
 
 
 class Citation(NamedTuple):

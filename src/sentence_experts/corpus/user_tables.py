@@ -1,9 +1,9 @@
 """Papers and citations from the user's own tables.
 
-Papers need the columns `id` (or `doi`, `pmid`, ...) and `title`; citations `citing`, `cited`, whose values
-are ids of the papers or any DOI, PMID, PMCID or `openalex:W...`. Lists (subjects, mesh, keywords)
-are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case; `tags` are
-read as `keywords` where there are none.
+Papers need the columns `id` (or `doi`, `pmid`, ...) and `title`; without `id`, papers that lack a DOI too are
+known by a hash of their texts. Citations need `citing`, `cited`, whose values are ids of the papers or any
+DOI, PMID, PMCID or `openalex:W...`. Lists (subjects, mesh, keywords) are Parquet lists, JSON arrays, or text
+split at `;` or `|`. Names of columns may be in any case; `tags` are read as `keywords` where there are none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection
+from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection, name_by_texts
 from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_groups
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, format_of
 from sentence_experts.errors import InputError, UsageError
@@ -59,6 +59,7 @@ _COLUMNS = {
     ),
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
+_DIGIT = re.compile(r"\d")
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
@@ -192,15 +193,22 @@ def _check(table: Table, kind: str) -> dict[str, str]:
 
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> None:
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
-    own = next(filter(None, (_clean_identifier(row.get(column)) for column in _NAMING)), None)
-    if not own:
-        raise BadRowError("no id")
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
+    year = _parse_year(row.get("year"))
+    ids, others = (
+        [_clean_identifier(row.get(name)) for name in names] for names in (_NAMING[:2], _NAMING[2:])
+    )
+    # "n/a" is no DOI.
+    stated_ids = [each for each in (*ids, *(name for name in others if name and _DIGIT.search(name))) if each]
+    if not stated_ids and not row.keys().isdisjoint(_NAMING[:2]):
+        raise BadRowError("no id")
+    texts = (fields["title"], fields["abstract"], fields["journal"])
+    own = stated_ids[0] if stated_ids else name_by_texts(*texts, year)
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
     # Rows that name their paper by a DOI or PMID alone are records of one work, which complete each other.
-    key = (by_id.name() or own) if any(_clean_identifier(row.get(each)) for each in _NAMING[:2]) else None
+    key = (by_id.name() or own) if any(ids) else None
     if key is not None and key in first_rows:
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
@@ -223,7 +231,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         pmcid=normalise_pmcid(_clean_text(row.get("pmcid"))) or by_id.pmcid,
         openalex=normalise_openalex(_clean_identifier(row.get("openalex"))) or by_id.openalex,
         other=own,
-        year=_parse_year(row.get("year")),
+        year=year,
         retracted=retracted.lower() in _TRUE,
         body=((None, full_text),) if full_text else (),
     )

@@ -27,8 +27,7 @@ from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, with
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
 from sentence_experts.corpus.formats.tagged import NBIB_LINE, RIS_LINE, read_csv, read_header, read_tagged
 from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
-from sentence_experts.corpus.paper import Citation, Paper, RecordError, kind_of_type
-from sentence_experts.storage import sha256_text
+from sentence_experts.corpus.paper import Citation, Paper, RecordError, kind_of_type, name_by_texts
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
@@ -195,7 +194,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     return Paper(
         **identifiers,
         **texts,
-        other=f"text:{sha256_text(*(texts[name] or '' for name in _TEXTS[:3]), str(year))[:16]}",
+        other=name_by_texts(*(texts[name] for name in _TEXTS[:3]), year),
         unreadable_doi=unreadable or None,
         year=year,
         article_type=named.lower() if named else _TYPES.get(kind.lower(), kind or None),
