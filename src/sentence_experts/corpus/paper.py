@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sentence_experts.corpus.identifiers import Identifiers
 from sentence_experts.storage import sha256_text
@@ -45,9 +46,10 @@ _RETRACTED_TITLE = re.compile(
     r".*\(retracted( (article|paper|chapter))?\b[^()]*\)\W*$", re.I)  # fmt: skip
 
 
-def name_by_texts(title: str | None, abstract: str | None, journal: str | None, year: int | None) -> str:
-    """Return the name of a work that has no identifier: a hash of its texts."""
-    return f"text:{sha256_text(title or '', abstract or '', journal or '', str(year))[:16]}"
+def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:
+    """Return the name of a work that has no identifier: a hash of its title, abstract, journal and year."""
+    texts = (fields[name] or "" for name in ("title", "abstract", "journal"))
+    return f"text:{sha256_text(*texts, str(year))[:16]}"
 
 
 class Citation(NamedTuple):

@@ -199,11 +199,10 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         [_clean_identifier(row.get(name)) for name in names] for names in (_NAMING[:2], _NAMING[2:])
     )
     # "n/a" is no DOI.
-    stated_ids = [each for each in (*ids, *(name for name in others if name and _DIGIT.search(name))) if each]
-    if not stated_ids and not row.keys().isdisjoint(_NAMING[:2]):
+    own = next(filter(None, (*ids, *(each for each in others if _DIGIT.search(each or "")))), None)
+    if own is None and not row.keys().isdisjoint(_NAMING[:2]):
         raise BadRowError("no id")
-    texts = (fields["title"], fields["abstract"], fields["journal"])
-    own = stated_ids[0] if stated_ids else name_by_texts(*texts, year)
+    own = own or name_by_texts(fields, year)
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)

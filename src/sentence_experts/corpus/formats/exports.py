@@ -194,7 +194,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     return Paper(
         **identifiers,
         **texts,
-        other=name_by_texts(*(texts[name] for name in _TEXTS[:3]), year),
+        other=name_by_texts(texts, year),
         unreadable_doi=unreadable or None,
         year=year,
         article_type=named.lower() if named else _TYPES.get(kind.lower(), kind or None),
