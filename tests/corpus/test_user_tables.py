@@ -108,7 +108,7 @@ def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
 
 def test_papers_without_a_doi_are_known_by_their_texts(tmp_path: Path) -> None:
     table = tmp_path / "papers.csv"
-    dois = ["n/a", "", "10.1000/a", "-", "none", "n/a"]
+    dois = ["n/a", "", "10.1000/a", "0", "in press 2020", "n/a"]
     rows = [f"{doi},Title {n % 5},x,200{n % 5}" for n, doi in enumerate(dois)]
     table.write_text("\n".join(["doi,title,abstract,year", *rows, "n/a,,,2001"]))
     corpus = import_corpus(papers=table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unicodedata
 from pathlib import Path
 
@@ -206,8 +207,12 @@ def test_the_datasets_of_the_domain_experts_are_one_set_of_pairs(tmp_path: Path)
     pd.DataFrame({"a": ["one"], "c": ["two"]}).to_parquet(
         tmp_path / "published" / "abstract_domain_cvd" / "train.parquet"
     )
-    with pytest.raises(InputError, match="abstract_domain_cvd, train lacks the column b, "):
+    with pytest.raises(InputError, match="abstract_domain_cvd, train lacks the columns b, label;"):
         import_pairs(tmp_path / "published")
+    shutil.rmtree(tmp_path / "published" / "abstract_domain_cvd")
+    for file in data.glob("*.parquet"):
+        pd.read_parquet(file).assign(domain="mine", anchor="x").to_parquet(file)
+    assert import_pairs(tmp_path / "published").hashes() == pairs.hashes(), "other columns are not read"
 
 
 def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(

@@ -20,6 +20,7 @@ from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, PAPERS_SCHEMA, T
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
+    NORMALISE,
     Identifiers,
     normalise_doi,
     normalise_openalex,
@@ -50,7 +51,9 @@ from sentence_experts.tables import format_of as table_format
 
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
-_NAMING = ("id", "paper_id", "doi", "pmid", "pmcid", "openalex")
+_NORMALISE = {**NORMALISE, "openalex": normalise_openalex}
+_OWN_IDS = ("id", "paper_id")
+_NAMING = (*_OWN_IDS, "doi", "pmid", "pmcid", "openalex")
 # Kind of table -> its required columns, and others.
 _COLUMNS = {
     "papers": (
@@ -59,7 +62,6 @@ _COLUMNS = {
     ),
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
-_DIGIT = re.compile(r"\d")
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
@@ -146,7 +148,7 @@ class UserTable:
                 try:
                     if isinstance(row, BadRowError):
                         raise row
-                    named = {
+                    named = dict.fromkeys(self.names.values()) | {
                         self.names.get(key, key.strip().lower()): None if value in NO_VALUES else value
                         for key, value in row.items()
                     }
@@ -195,19 +197,18 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
     year = _parse_year(row.get("year"))
-    ids, others = (
-        [_clean_identifier(row.get(name)) for name in names] for names in (_NAMING[:2], _NAMING[2:])
-    )
-    # "n/a" is no DOI.
-    own = next(filter(None, (*ids, *(each for each in others if _DIGIT.search(each or "")))), None)
-    if own is None and not row.keys().isdisjoint(_NAMING[:2]):
-        raise BadRowError("no id")
-    own = own or name_by_texts(fields, year)
+    stated_ids = [(name, each) for name in _NAMING if (each := _clean_identifier(row.get(name)))]
+    # "n/a" and "in press" are no DOIs.
+    own = next((each for name, each in stated_ids if name in _OWN_IDS or _is_identifier(name, each)), None)
+    if own is None:
+        if not row.keys().isdisjoint(_OWN_IDS):
+            raise BadRowError("no id")
+        own = name_by_texts(fields, year)
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
     # Rows that name their paper by a DOI or PMID alone are records of one work, which complete each other.
-    key = (by_id.name() or own) if any(ids) else None
+    key = (by_id.name() or own) if any(name in _OWN_IDS for name, _ in stated_ids) else None
     if key is not None and key in first_rows:
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
@@ -237,6 +238,12 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     part.add(paper, f"row {number}")
     if key is not None:
         first_rows[key] = number
+
+
+def _is_identifier(kind: str, value: str) -> bool:
+    """Return whether a cell of a column of identifiers names a work, as a short DOI does too."""
+    is_short_doi = kind == "doi" and "10/" in value
+    return is_short_doi or parse_identifier(value).name() is not None or _NORMALISE[kind](value) is not None
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:

@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 _RELEASED = "abstract_domain_"
 _TOKENS = {"skincancer": "cancer"}  # as the domain is called by the token of their checkpoints
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_OTHER_FILE = re.compile(r"\.(gz|xz|zip|xlsx?|ods|arrow|feather)$", re.IGNORECASE)
 _ENDS = ["anchor", "positive", "anchor_id", "positive_id"]
 
 
@@ -99,11 +100,11 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     chosen = {config.anchor: "anchor", config.positive: "positive"}
     given = _read_released(source, config.subset)
     if not given:
-        given = [read_tables(_load_hub_dataset(source, config.subset), name, chosen)]
-    is_split = not all(is_one_table(tables) for tables in given)
+        given = {name: read_tables(_load_hub_dataset(source, config.subset), name, chosen)}
+    is_split = not all(is_one_table(tables) for tables in given.values())
     parts = [
-        _complete(table, name_of_split(name, split), SPLITS.index(split) if is_split and split else None)
-        for tables in given
+        _complete(table, name_of_split(each, split), SPLITS.index(split) if is_split and split else None)
+        for each, tables in given.items()
         for split, table in tables.items()
     ]
     pairs = pa.concat_tables([each for each, _ in parts], promote_options="default").combine_chunks()
@@ -139,7 +140,8 @@ def _load_hub_dataset(source: Table, subset: str | None) -> Table:
     """Load a hub dataset, by its name or folder; other sources are returned as they are."""
     path = Path(source) if is_path(source) else None
     if path is not None:
-        is_name = _HUB_ID.fullmatch(str(path)) and format_of(path) is None and not path.exists()
+        is_file = format_of(path) or _OTHER_FILE.search(path.name) or path.exists()
+        is_name = _HUB_ID.fullmatch(str(path)) and not is_file
         if path.is_dir() or is_name:
             require("datasets", "models")
             from sentence_experts.compat.datasets import load_splits
@@ -169,26 +171,29 @@ def _complete(table: pa.Table, name: str, number: int | None) -> tuple[pa.Table,
     return pairs, split_column(table, name) if "split" in table.column_names else None
 
 
-def _read_released(source: Table, subset: str | None) -> list[dict[str, pa.Table]]:
-    """Read a dataset of the domain experts' authors, or all in a folder; none of another source.
+def _read_released(source: Table, subset: str | None) -> dict[str, dict[str, pa.Table]]:
+    """Read a dataset of the domain experts' authors, or all in a folder: folder -> split -> table.
 
     Each is the folder of a domain, `abstract_domain_copd`, with two abstracts (a, b) and a label in a row.
     """
     path = Path(source).resolve() if is_path(source) else None
     if path is None or not path.is_dir():
-        return []
+        return {}
     folders = [each for each in (path, *sorted(path.iterdir())) if each.name.startswith(_RELEASED)]
-    tables = []
+    given = {}
     for folder in folders:
         domain = folder.name.removeprefix(_RELEASED)
-        columns = {"a": "anchor", "b": "positive"}
-        read = read_tables(_load_hub_dataset(folder, subset), str(folder), columns)
-        for split, table in read.items():
-            check_columns(name_of_split(str(folder), split), ["label"], table.column_names)
+        loaded = _load_hub_dataset(folder, subset)
+        columns = ["a", "b", "label"]
+        for split, dataset in loaded.items():
+            check_columns(name_of_split(str(folder), split), columns, dataset.column_names)
+            loaded[split] = dataset.select_columns(columns)
+        tables = read_tables(loaded, str(folder), {"a": "anchor", "b": "positive"})
+        for split, table in tables.items():
             names = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())
-            read[split] = table.append_column("domain", names)
-        tables.append(read)
-    return tables
+            tables[split] = table.append_column("domain", names)
+        given[str(folder)] = tables
+    return given
 
 
 def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:

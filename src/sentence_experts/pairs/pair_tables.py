@@ -180,7 +180,7 @@ def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
     Raises:
         InputError: there is none, or two are names of one split.
     """
-    names = list(names)
+    names = list(map(str, names))  # of the class NamedSplit in a `DatasetDict`
     known = {name: each for name in names if (each := _name_split(name)) in SPLITS}
     if not known:
         raise InputError(
