@@ -133,6 +133,27 @@ def test_several_data_sets_in_one_are_refused():
     both = DatasetDict(train=Dataset.from_dict({"text": ["a"]}), test=Dataset.from_dict({"text": ["b"]}))
     with pytest.raises(InputError, match=r"DatasetDict is several tables: give one of them \(train, test\)"):
         to_arrow(both)
+    frames = {"Part 1": pd.DataFrame({"text": ["a"]}), "Part 2": pd.DataFrame({"text": ["b"]})}
+    with pytest.raises(InputError, match=r"the dict is several tables \(Part 1, Part 2\): give one"):
+        to_arrow(frames)
+
+
+def test_an_index_of_pandas_that_has_a_name_is_a_column() -> None:
+    frame = pd.DataFrame({"text": ["a", "b"], "split": ["train", "test"], "id": [1, 2]})
+    assert to_arrow(frame.set_index("split")).to_pydict() == frame.to_dict("list")
+    assert to_arrow(frame.set_index(["split", "id"])).to_pydict() == frame.to_dict("list")
+    assert to_arrow(frame.set_index("id", drop=False)).to_pydict() == frame.to_dict("list")
+    assert to_arrow(frame[::-1]).column_names == ["text", "split", "id"]
+    assert to_arrow(frame.set_index("split")["text"]).column_names == ["text"]
+
+
+def test_a_dataset_is_read_as_its_transform_gives_it() -> None:
+    rows = Dataset.from_dict({"text": ["RAW a", "RAW b"], "label": [0, 1]})
+    rows = rows.cast_column("label", ClassLabel(names=["no", "yes"]))
+    seen = rows.with_transform(
+        lambda batch: {**batch, "text": [text.removeprefix("RAW ") for text in batch["text"]]}
+    )
+    assert to_arrow(seen).to_pydict() == {"text": ["a", "b"], "label": ["no", "yes"]}
 
 
 @pytest.mark.parametrize("nothing", [3, "text"[0].encode(), np.array(3)])

@@ -8,6 +8,7 @@ refused. A missing cell (None, NaN) is None. Lists, objects and bytes are no tex
 
 from __future__ import annotations
 
+import ast
 import codecs
 import csv
 import gzip
@@ -19,7 +20,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from os.path import exists, isfile
 from pathlib import Path
@@ -48,6 +49,8 @@ _HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which tell the columns
 # Pandas writes the integers of a column with empty cells so.
+_QUOTED_AND_COMMA: Final = re.compile(r"['\"]\s*,")
+_BETWEEN_QUOTED: Final = re.compile(r"(?<=['\"])\s+(?=['\"])")
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
 
@@ -190,14 +193,20 @@ def to_arrow(data: Table) -> pa.Table:
     try:
         if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
             data = data.to_frame(data.name or TEXT)
+            if library == "pandas":
+                data = data.reset_index(drop=True)
         if library == "numpy":
             data = data.tolist()
         if library == "pandas":
-            return _without_views(pa.Table.from_pandas(data, preserve_index=False))
+            return _without_views(pa.Table.from_pandas(_reset_index(data), preserve_index=False))
         if library == "datasets":
+            if data.format["type"] == "custom":  # by `set_transform`
+                return _name_classes(to_arrow(data[:]), class_names(data))
             return _name_classes(pa.table(data.with_format("arrow")[:]), class_names(data))
         if isinstance(data, Mapping):
             columns = data.items()
+            if any(hasattr(each, "columns") or hasattr(each, "column_names") for _, each in columns):
+                raise InputError(f"the {type(data).__name__} is several tables ({', '.join(data)}): give one")
             cells = {name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns}
             return _without_views(pa.table(cells))
         if hasattr(data, "__arrow_c_stream__"):
@@ -216,6 +225,12 @@ def to_arrow(data: Table) -> pa.Table:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
+
+
+def _reset_index(frame: Any) -> Any:
+    """Return a pandas frame with the levels of its index that have names as columns, as other formats do."""
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return frame.reset_index(level=named) if named else frame
 
 
 def _without_views(table: pa.Table) -> pa.Table:
@@ -390,7 +405,8 @@ def _json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
         except (ValueError, RecursionError) as error:  # also of a number of 5,000 digits
             yield BadRowError(f"not JSON: {error}")
         else:
-            yield value if isinstance(value, dict) else BadRowError("not a JSON object")
+            is_row = isinstance(value, dict)
+            yield value if is_row else BadRowError("not a JSON object (JSON lines have one in each line)")
 
 
 def _read_delimited(
@@ -467,6 +483,23 @@ def _broken_letter(text: str) -> str | None:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             return text[error.start]
+    return None
+
+
+def parse_list(text: str) -> list[Any] | None:
+    """Return the list that a cell holds, as JSON, pandas or NumPy writes it; None of another text.
+
+    >>> parse_list('["rice"]'), parse_list("['rice', 'oak']"), parse_list("['rice' 'oak']"), parse_list("[")
+    (['rice'], ['rice', 'oak'], ['rice', 'oak'], None)
+    """
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        # Python joins the texts of an array, which NumPy writes without commas.
+        python = text if _QUOTED_AND_COMMA.search(text) else _BETWEEN_QUOTED.sub(", ", text)
+        for read, written in ((json.loads, text), (ast.literal_eval, python)):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                found = read(written)
+                return found if isinstance(found, list) else None
     return None
 
 

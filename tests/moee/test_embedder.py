@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -240,6 +242,14 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
     assert np.abs(np.array(vectors) - expected).max() < 1e-5
     assert fingerprint == embedder.fingerprint
     assert not list(folder.glob("*model*"))  # the weights stay where they are
+
+
+def test_an_embedder_that_has_read_texts_can_be_pickled(olmoe, texts):
+    embedder = MoeEmbedder(olmoe, parts="concat", layers="all", device="cpu")
+    vectors = embedder.encode(texts)
+    for again in (pickle.loads(pickle.dumps(embedder)), copy.deepcopy(embedder)):
+        np.testing.assert_allclose(again.encode(texts), vectors, atol=1e-6)
+    np.testing.assert_allclose(embedder.encode(texts), vectors, atol=1e-6)
 
 
 def test_a_folder_cannot_allow_code_to_run(olmoe, tmp_path):

@@ -360,9 +360,24 @@ def test_splits_of_a_mapping_may_differ_in_their_types_and_names(caplog: pytest.
         }
     )
     assert Pairs.of(known).split("train").num_rows == 60
+    assert Pairs.of({"train": table, "unsupervised": table}).split("train").num_rows == 60
     assert "left out: the split unsupervised" in caplog.text
     with pytest.raises(InputError, match="the splits unsupervised, none of train, validation, test"):
         import_pairs(datasets.DatasetDict({"unsupervised": known["train"]}))
+
+
+def test_pairs_are_not_imported_again(tmp_path: Path) -> None:
+    pairs = import_pairs(questions(60), out=tmp_path / "pairs")
+    for source in (pairs, tmp_path / "pairs"):
+        with pytest.raises(UsageError, match="pairs already"):
+            import_pairs(source)
+
+
+def test_empty_rows_of_a_spreadsheet_are_not_read(tmp_path: Path) -> None:
+    table = questions(60).assign(split=["train"] * 40 + ["dev"] * 10 + ["test"] * 10)
+    (tmp_path / "pairs.csv").write_text(table.to_csv(index=False) + ",,,\n" * 3)
+    assert Pairs.of(tmp_path / "pairs.csv").split("train").num_rows == 40
+    assert import_pairs(tmp_path / "pairs.csv").split("train").num_rows == 40
 
 
 def test_each_split_of_a_mapping_has_both_texts() -> None:

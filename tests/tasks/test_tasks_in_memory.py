@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
@@ -45,6 +48,19 @@ def test_tables_compile_and_save(tmp_path: Path) -> None:
     again = saved.save(tmp_path / "again")
     assert again.fingerprint() == saved.fingerprint()
     assert Tasks.of(tasks) is tasks
+
+
+@pytest.mark.parametrize("write", [str, json.dumps, lambda labels: str(np.array(labels))])
+def test_lists_of_labels_in_cells_are_lists(tmp_path: Path, write: Callable[[list[str]], str]) -> None:
+    frame = pd.DataFrame(moods(60))
+    labels = [[label, "other"] if row < 6 else [label] for row, label in enumerate(frame["label"])]
+    frame.assign(label=list(map(write, labels))).to_csv(tmp_path / "moods.csv", index=False)
+    made = [
+        compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}}).to_pandas()
+        for source in ({"file": str(tmp_path / "moods.csv")}, frame[6:])
+    ]
+    assert len(made[0]) > 50
+    assert made[0].equals(made[1]), "rows with two labels are left out"
 
 
 def _with_splits(*names: str | None) -> pd.DataFrame:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
 from typing import Any
 
+from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import (
@@ -14,6 +16,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 from transformers.utils.loading_report import LoadStateDictInfo
+from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
 padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
@@ -40,6 +43,22 @@ def ignore_on_load(model: Any, pattern: str) -> None:
     """Let `from_pretrained` skip weights of a checkpoint whose names match `pattern`, without a report."""
     ignored = set(model._keys_to_ignore_on_load_unexpected or ())
     model._keys_to_ignore_on_load_unexpected = ignored | {pattern}
+
+
+def copy_without_recorders(model: PreTrainedModel) -> PreTrainedModel:
+    """Copy a model, whose weights are shared, without the hooks that record its outputs.
+
+    transformers registers them at the first text and again where they are missing; pickle takes no functions
+    like them.
+    """
+    weights = {id(each): each for each in (*model.parameters(), *model.buffers())}
+    copied = copy.deepcopy(model, weights)
+    for module in copied.modules():
+        for number, hook in list(module._forward_hooks.items()):
+            if getattr(hook, "__module__", "") == install_all_output_capturing_hooks.__module__:
+                del module._forward_hooks[number]
+        vars(module).pop("_output_capturing_hooks_installed", None)
+    return copied
 
 
 _loading = RLock()

@@ -28,7 +28,7 @@ from sentence_experts.storage import (
     temporary_folder,
     write_parquet,
 )
-from sentence_experts.tables import check_columns, identifiers, to_arrow
+from sentence_experts.tables import NO_VALUES, check_columns, identifiers, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -352,7 +352,9 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
         )
     tables = {PAPERS: table, CITATIONS: _with_schema(citations, CITATIONS_SCHEMA, "citations")}
     if "domain" in papers.column_names:
-        known = papers.select(["paper_id", "domain"]).drop_null()
+        names = pc.utf8_trim_whitespace(identifiers(papers["domain"], "papers, column domain"))
+        names = pc.if_else(pc.is_in(names, pa.array(["", *NO_VALUES])), None, names)
+        known = pa.table({"paper_id": papers["paper_id"], "domain": names}).drop_null()
         tables[DOMAINS] = _with_schema(known, DOMAINS_SCHEMA, "papers")
     for name, each in tables.items():
         write_parquet(folder / name, each)

@@ -9,7 +9,6 @@ split at `;` or `|`. Names of columns may be in any case; `tags` are read as `ke
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import re
 from dataclasses import dataclass
@@ -44,6 +43,7 @@ from sentence_experts.tables import (
     fingerprint,
     is_path,
     name_of_table,
+    parse_list,
     read_columns,
     read_rows,
 )
@@ -285,10 +285,10 @@ def _parse_year(value: Any) -> int | None:
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
         if value.lstrip().startswith("["):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError) as error:
-                raise BadRowError(f"not a JSON array: {value[:60]!r}") from error
+            listed = parse_list(value)
+            if listed is None:
+                raise BadRowError(f"not a JSON array: {value[:60]!r}")
+            value = listed
         else:
             value = _LIST_SEPARATOR.split(value)
     if value is not None and not isinstance(value, list):

@@ -104,7 +104,7 @@ def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) 
 
 def _check_distinct(labels: Iterable[str]) -> None:
     if twice := next((label for label, count in Counter(labels).items() if count > 1), None):
-        raise UsageError(f"two models are called {twice!r}: give one another `name`")
+        raise UsageError(f"two models are called {twice!r}: give one another name")
 
 
 def named_models(

@@ -18,8 +18,9 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
 
-from sentence_experts.compat.transformers import records_router_logits
+from sentence_experts.compat.transformers import copy_without_recorders, records_router_logits
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.batching import batches_of_tokens
 from sentence_experts.models.files.complete import check_weights
@@ -85,6 +86,13 @@ class MoeTransformer(Transformer):
         self.weights = config.weights or published
         if config.max_length is not None:
             self.max_seq_length = min(config.max_length, self.max_seq_length or config.max_length)
+
+    def __getstate__(self) -> dict[str, Any]:
+        children = {
+            name: copy_without_recorders(each) if isinstance(each, PreTrainedModel) else each
+            for name, each in self._modules.items()
+        }
+        return {**vars(self), "_modules": children}
 
     @property
     def longest(self) -> int | None:

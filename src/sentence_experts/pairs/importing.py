@@ -42,6 +42,7 @@ from sentence_experts.pairs.splits import (
     seen_in_training,
     split_by_paper,
 )
+from sentence_experts.pairs.table_folder import kind_of
 from sentence_experts.storage import check_apart
 from sentence_experts.tables import Table, check_columns, format_of, is_path, name_of_table
 
@@ -86,6 +87,9 @@ def import_pairs(
     """
     config = ImportPairsConfig.of(config, **settings)
     check_apart(out, overwrite, source)
+    if isinstance(source, Pairs) or (kind_of(source) == Pairs.kind and config.subset is None):
+        where = "these are pairs" if isinstance(source, Pairs) else f"{source} is a folder of pairs"
+        raise UsageError(f"{where} already, which `train`, `evaluate` and `audit` take as they are")
     table, split, disputed = _read(source, config)
     pairs = _split_pairs(table, split, disputed, config)
     return pairs if out is None else pairs.save(out, overwrite)

@@ -7,9 +7,7 @@ text without a label of a column is neither alike nor unlike others by it.
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import json
 import logging
 import math
 import re
@@ -27,7 +25,7 @@ from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.domains import descriptor_of
-from sentence_experts.tables import NO_VALUES, as_text
+from sentence_experts.tables import NO_VALUES, as_text, parse_list
 
 logger = logging.getLogger(__name__)
 
@@ -277,10 +275,8 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
         text = normalize("NFC", cell.strip())
         if text in NO_VALUES:
             return []
-        if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
-            for read in (json.loads, ast.literal_eval):
-                with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                    return _read_cell(read(text), separator)
+        if (items := parse_list(text)) is not None:
+            return _read_cell(items, separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
         return [part.strip() for part in parts if part.strip()]
     if isinstance(cell, Mapping):

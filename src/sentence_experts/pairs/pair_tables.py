@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,8 @@ def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table
         InputError: it cannot be read, or two columns have one name.
     """
     table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
+    if table.num_columns:  # spreadsheets end in empty rows
+        table = table.filter(reduce(pc.or_, (column.is_valid() for column in table.columns)))
     known = {name: name for name in _READ_COLUMNS}
     known |= {name.lower(): new for name, new in (names or {}).items()}
     renamed = [known.get(name.strip().lower(), name) for name in table.column_names]
@@ -150,7 +153,9 @@ def _is_divided(source: Any) -> bool:
     if not isinstance(source, Mapping):
         return False
     is_dataset = type(source).__module__.partition(".")[0] == "datasets"
-    return is_dataset or (bool(source) and all(_name_split(each) in SPLITS for each in source))
+    splits = [_name_split(each) in SPLITS for each in source]
+    has_tables = all(hasattr(each, "columns") or hasattr(each, "column_names") for each in source.values())
+    return is_dataset or (any(splits) and (all(splits) or has_tables))
 
 
 def _check_tables(tables: Mapping[str, pa.Table], where: str, names: Mapping[str, str]) -> None:
@@ -299,6 +304,8 @@ def _check_labels(name: str, table: pa.Table) -> None:
         raise InputError(
             f"{name}: a label is 1 (linked) or 0, and the column {column} holds ratings from {low} to "
             f"{high}; rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
+            + "; a column of labels is called label"
+            * (column == "score" and (low, high) == ("0", "1"))
         )
 
 

@@ -25,6 +25,7 @@ from sentence_experts.tables import (
     as_text,
     check_columns,
     class_names,
+    parse_list,
     read_columns,
     read_rows,
     to_arrow,
@@ -308,7 +309,8 @@ def _label(value: Any, column: str) -> str:
 
     A whole number is written without its point: as text, 1.0 of a column with missing labels is 1 elsewhere.
     """
-    values = value if isinstance(value, list) else [value]
+    listed = parse_list(value) if isinstance(value, str) else value
+    values = listed if isinstance(listed, list) else [value]
     if len(values) > 1:
         raise UnusableError(column, "several labels")
     label = _check_text(values[0] if values else None, column)
