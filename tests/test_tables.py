@@ -15,7 +15,15 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 
 from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
-from sentence_experts.tables import BadRowError, identifiers, read_columns, read_rows, read_table, to_arrow
+from sentence_experts.tables import (
+    BadRowError,
+    identifiers,
+    parse_list,
+    read_columns,
+    read_rows,
+    read_table,
+    to_arrow,
+)
 from sentence_experts.text_table import TextTable
 
 
@@ -147,13 +155,27 @@ def test_an_index_of_pandas_that_has_a_name_is_a_column() -> None:
     assert to_arrow(frame.set_index("split")["text"]).column_names == ["text"]
 
 
-def test_a_dataset_is_read_as_its_transform_gives_it() -> None:
-    rows = Dataset.from_dict({"text": ["RAW a", "RAW b"], "label": [0, 1]})
-    rows = rows.cast_column("label", ClassLabel(names=["no", "yes"]))
-    seen = rows.with_transform(
-        lambda batch: {**batch, "text": [text.removeprefix("RAW ") for text in batch["text"]]}
-    )
-    assert to_arrow(seen).to_pydict() == {"text": ["a", "b"], "label": ["no", "yes"]}
+def test_an_index_that_fits_no_column_is_left_out() -> None:
+    frame = pd.DataFrame({"text": ["a", "b"], "Id": [1, 2]})
+    assert to_arrow(frame.set_index(pd.Index([1, "x"], name="mixed"))).column_names == ["text", "Id"]
+    assert to_arrow(frame.rename_axis("ID")).column_names == ["text", "Id"]
+    assert TextTable(frame[["text"]].rename_axis("n")).texts() == ["a", "b"]
+
+
+def test_a_dataset_with_a_transform_is_refused() -> None:
+    rows = Dataset.from_dict({"text": ["RAW a", "RAW b"]})
+    with pytest.raises(InputError, match="apply it with `map`"):
+        to_arrow(rows.with_transform(lambda batch: {"text": [text[4:] for text in batch["text"]]}))
+
+
+@pytest.mark.parametrize(
+    "items", [["a"], ["it's", "b"], ['say "x", y', "a"], ["the 'a' 'b'", "c"], ["5'", "3', 2'"], [], ["a, b"]]
+)
+def test_lists_in_cells_are_read_as_they_were_written(items: list[str]) -> None:
+    for written in (str(items), json.dumps(items), str(np.array(items, object)), f"  {items} "):
+        assert parse_list(written) == items
+    for text in ("[a] b [c]", "[a", "plain", "[review]"):
+        assert parse_list(text) is None
 
 
 @pytest.mark.parametrize("nothing", [3, "text"[0].encode(), np.array(3)])

@@ -18,6 +18,7 @@ import itertools
 import json
 import lzma
 import re
+import tokenize
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,8 +50,6 @@ _HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which tell the columns
 # Pandas writes the integers of a column with empty cells so.
-_QUOTED_AND_COMMA: Final = re.compile(r"['\"]\s*,")
-_BETWEEN_QUOTED: Final = re.compile(r"(?<=['\"])\s+(?=['\"])")
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
 
@@ -189,7 +188,9 @@ def to_arrow(data: Table) -> pa.Table:
     """
     library = type(data).__module__.partition(".")[0]
     if library == "datasets" and isinstance(data, Mapping):
-        raise InputError(f"a {type(data).__name__} is several tables: give one of them ({', '.join(data)})")
+        raise InputError(
+            f"a {type(data).__name__} is several tables: give one of them ({', '.join(map(str, data))})"
+        )
     try:
         if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
             data = data.to_frame(data.name or TEXT)
@@ -200,13 +201,17 @@ def to_arrow(data: Table) -> pa.Table:
         if library == "pandas":
             return _without_views(pa.Table.from_pandas(_reset_index(data), preserve_index=False))
         if library == "datasets":
-            if data.format["type"] == "custom":  # by `set_transform`
-                return _name_classes(to_arrow(data[:]), class_names(data))
+            if data.format["type"] == "custom":
+                raise InputError(
+                    "the Dataset has a transform: apply it with `map`, or drop it: reset_format()"
+                )
             return _name_classes(pa.table(data.with_format("arrow")[:]), class_names(data))
         if isinstance(data, Mapping):
             columns = data.items()
             if any(hasattr(each, "columns") or hasattr(each, "column_names") for _, each in columns):
-                raise InputError(f"the {type(data).__name__} is several tables ({', '.join(data)}): give one")
+                raise InputError(
+                    f"the {type(data).__name__} is several tables ({', '.join(map(str, data))}): give one"
+                )
             cells = {name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns}
             return _without_views(pa.table(cells))
         if hasattr(data, "__arrow_c_stream__"):
@@ -228,9 +233,19 @@ def to_arrow(data: Table) -> pa.Table:
 
 
 def _reset_index(frame: Any) -> Any:
-    """Return a pandas frame with the levels of its index that have names as columns, as other formats do."""
-    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
-    return frame.reset_index(level=named) if named else frame
+    """Return a pandas frame with the levels of its index that have names as columns, as other formats do.
+
+    Not levels that no column can hold, or that have the name of one.
+    """
+    known = {str(name).strip().lower() for name in frame.columns}
+    for place, name in enumerate(frame.index.names):
+        if name is not None and str(name).strip().lower() not in known:
+            level = frame.index.get_level_values(place)
+            with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+                pa.array(level, from_pandas=True)
+                known.add(str(name).strip().lower())
+                frame = frame.assign(**{str(name): level})
+    return frame
 
 
 def _without_views(table: pa.Table) -> pa.Table:
@@ -494,13 +509,21 @@ def parse_list(text: str) -> list[Any] | None:
     """
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
-        # Python joins the texts of an array, which NumPy writes without commas.
-        python = text if _QUOTED_AND_COMMA.search(text) else _BETWEEN_QUOTED.sub(", ", text)
-        for read, written in ((json.loads, text), (ast.literal_eval, python)):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                found = read(written)
+        for read in (json.loads, _read_strings, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
+                found = read(text)
                 return found if isinstance(found, list) else None
     return None
+
+
+def _read_strings(text: str) -> list[str]:
+    """Read a list of strings of Python; in one of NumPy there are no commas, and Python would join them."""
+    tokens = [
+        each for each in tokenize.generate_tokens(io.StringIO(text[1:-1]).readline) if each.string.strip()
+    ]
+    if not all(each.type == tokenize.STRING or each.string == "," for each in tokens):
+        raise ValueError("not a list of strings")
+    return [ast.literal_eval(each.string) for each in tokens if each.type == tokenize.STRING]
 
 
 def as_identifier(value: Any) -> str | None:

@@ -99,7 +99,9 @@ class TextTable:
         if not (columns := read_columns(self.source)):
             return []
         known = f"columns are {', '.join(columns)}"
-        if self.column is None and len(columns) > 1:
+        # The index of a pandas frame comes behind its columns.
+        own = columns if is_path(self.source) else getattr(self.source, "columns", columns)
+        if self.column is None and len(own) > 1:
             raise InputError(f"{self.name}: name the column with the texts (`column`); {known}")
         chosen = [columns[0] if self.column is None else self.column, *filter(None, [self.id_column])]
         for wanted in chosen:

@@ -51,6 +51,8 @@ from sentence_experts.tables import format_of as table_format
 
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
+# With a space in it, or a short one.
+_ANY_DOI = re.compile(r"10\.\d{4,}/|^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?10/[a-z]", re.IGNORECASE)
 _NORMALISE = {**NORMALISE, "openalex": normalise_openalex}
 _OWN_IDS = ("id", "paper_id")
 _NAMING = (*_OWN_IDS, "doi", "pmid", "pmcid", "openalex")
@@ -241,9 +243,9 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
 
 
 def _is_identifier(kind: str, value: str) -> bool:
-    """Return whether a cell of a column of identifiers names a work, as a short DOI does too."""
-    is_short_doi = kind == "doi" and "10/" in value
-    return is_short_doi or parse_identifier(value).name() is not None or _NORMALISE[kind](value) is not None
+    """Return whether a cell of a column of identifiers names a work, as does a DOI that cannot be read."""
+    is_doi = kind == "doi" and _ANY_DOI.search(value) is not None
+    return is_doi or parse_identifier(value).name() is not None or _NORMALISE[kind](value) is not None
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:
@@ -284,7 +286,7 @@ def _parse_year(value: Any) -> int | None:
 
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
-        if value.lstrip().startswith("["):
+        if value.strip().startswith("[") and value.strip().endswith("]"):
             listed = parse_list(value)
             if listed is None:
                 raise BadRowError(f"not a JSON array: {value[:60]!r}")

@@ -92,7 +92,8 @@ class MoeTransformer(Transformer):
             name: copy_without_recorders(each) if isinstance(each, PreTrainedModel) else each
             for name, each in self._modules.items()
         }
-        return {**vars(self), "_modules": children}
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "_modules": children}
 
     @property
     def longest(self) -> int | None:

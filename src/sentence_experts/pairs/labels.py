@@ -276,7 +276,8 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
         if text in NO_VALUES:
             return []
         if (items := parse_list(text)) is not None:
-            return _read_cell(items, separator)
+            with contextlib.suppress(RecursionError):
+                return _read_cell(items, separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
         return [part.strip() for part in parts if part.strip()]
     if isinstance(cell, Mapping):

@@ -81,7 +81,8 @@ def whole_table(source: Any, names: Mapping[str, str] | None = None) -> pa.Table
     """
     table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
     if table.num_columns:  # spreadsheets end in empty rows
-        table = table.filter(reduce(pc.or_, (column.is_valid() for column in table.columns)))
+        filled = reduce(pc.or_, (column.is_valid() for column in table.columns)).to_numpy()
+        table = table.slice(0, int(np.flatnonzero(filled).max(initial=-1)) + 1)
     known = {name: name for name in _READ_COLUMNS}
     known |= {name.lower(): new for name, new in (names or {}).items()}
     renamed = [known.get(name.strip().lower(), name) for name in table.column_names]
