@@ -138,7 +138,8 @@ def test_pairs_and_their_counts_are_those_of_the_definition(
         chosen = PairsConfig(
             relation=relation, unit="abstract", rare=rare, min_count=least, max_references=longest
         )
-        if not expected:
+        with_text = [graph.domains[paper] for paper in range(PAPERS) if graph.text[paper] is not None]
+        if not expected or set().union(*with_text) != {"a", "b"}:
             with pytest.raises(InputError), link_graph(graph.corpus, chosen, graph.rules):
                 pass
             return
