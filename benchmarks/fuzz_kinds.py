@@ -136,9 +136,10 @@ def _break_table(random: Random, folder: Path) -> tuple[Any, ...]:
 
 
 def _read_table(case: tuple[str, Path]) -> None:
+    from sentence_experts.cells import BadRowError
     from sentence_experts.corpus.importing import import_corpus
     from sentence_experts.pairs.dataset import Pairs
-    from sentence_experts.tables import BadRowError, read_columns, read_rows
+    from sentence_experts.tables import read_columns, read_rows
     from sentence_experts.text_table import TextTable
 
     how, path = case

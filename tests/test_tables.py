@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import gzip
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +13,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 
 from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
-from sentence_experts.tables import (
-    BadRowError,
-    identifiers,
-    parse_list,
-    read_columns,
-    read_rows,
-    read_table,
-    to_arrow,
-)
+from sentence_experts.tables import read_columns, read_rows, read_table, to_arrow
 from sentence_experts.text_table import TextTable
 
 
@@ -33,13 +23,6 @@ from sentence_experts.text_table import TextTable
 def test_every_format_gives_the_same_texts(tmp_path, name):
     column = None if ".txt" in name else "abstract"
     assert [row.text for row in TextTable(write_texts(tmp_path, name), column).rows()] == list(TEXTS)
-
-
-def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
-    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfabstract,n\r\n"two\nlines",1\r\nplain,2\r\n')
-    assert [row.text for row in TextTable(tmp_path / "a.csv", "abstract").rows()] == ["two\nlines", "plain"]
-    (tmp_path / "a.txt").write_bytes(b"one\r\ntwo")
-    assert [row.text for row in TextTable(tmp_path / "a.txt").rows()] == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -168,16 +151,6 @@ def test_a_dataset_with_a_transform_is_refused() -> None:
         to_arrow(rows.with_transform(lambda batch: {"text": [text[4:] for text in batch["text"]]}))
 
 
-@pytest.mark.parametrize(
-    "items", [["a"], ["it's", "b"], ['say "x", y', "a"], ["the 'a' 'b'", "c"], ["5'", "3', 2'"], [], ["a, b"]]
-)
-def test_lists_in_cells_are_read_as_they_were_written(items: list[str]) -> None:
-    for written in (str(items), json.dumps(items), str(np.array(items, object)), f"  {items} "):
-        assert parse_list(written) == items
-    for text in ("[a] b [c]", "[a", "plain", "[review]"):
-        assert parse_list(text) is None
-
-
 @pytest.mark.parametrize("nothing", [3, "text"[0].encode(), np.array(3)])
 def test_other_objects_are_refused(nothing):
     with pytest.raises(InputError, match="table"):
@@ -196,136 +169,6 @@ def test_nan_in_rows_and_columns_of_python_is_no_value() -> None:
         assert to_arrow(table).to_pylist() == [{"text": "a", "number": 1}, {"text": None, "number": None}]
     with pytest.raises(InputError, match="column 'text' mixes values that fit no column: str, int"):
         to_arrow([{"id": 1, "text": "a"}, {"id": 2, "text": 2}])
-
-
-@pytest.mark.parametrize("sign", [";", "\t"])
-def test_csv_with_the_separator_of_other_countries(sign: str, tmp_path: Path) -> None:
-    lines = [f"id{sign}title", f'1{sign}"Rice, {sign} roots"', f"2{sign}Sleep"]
-    (tmp_path / "a.csv").write_text("\n".join(lines))
-    assert list(read_rows(tmp_path / "a.csv")) == [
-        {"id": "1", "title": f"Rice, {sign} roots"}, {"id": "2", "title": "Sleep"},
-    ]  # fmt: skip
-
-
-LATIN = [
-    ("a.csv", "id,title\n1,plain\n2,café\n"),
-    ("a.tsv", "id\ttitle\n1\tplain\n2\tcafé\n"),
-    ("a.jsonl", '{"title": "plain"}\n{"title": "café"}\n'),
-    ("a.txt", "plain\ncafé\n"),
-]
-
-
-@pytest.mark.parametrize(("name", "content"), LATIN)
-def test_a_file_in_another_encoding_is_refused_with_row_and_byte(tmp_path: Path, name, content):
-    (tmp_path / name).write_bytes(content.encode("latin-1"))
-    with pytest.raises(InputError, match=rf"{name}: line [23]: the byte 0xe9 is not UTF-8.*save the file as"):
-        list(read_rows(tmp_path / name))
-
-
-def test_a_header_in_another_encoding_is_refused(tmp_path: Path):
-    (tmp_path / "a.csv").write_bytes("id,café\n1,x\n".encode("latin-1"))
-    with pytest.raises(InputError, match="line 1: the byte 0xe9 is not UTF-8"):
-        read_columns(tmp_path / "a.csv")
-    (tmp_path / "a.csv").write_bytes("id,title\n1,x\n".encode("utf-16-le"))
-    with pytest.raises(InputError, match="zero bytes in the header"):
-        read_columns(tmp_path / "a.csv")
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-@pytest.mark.parametrize(("name", "content"), LATIN)
-def test_files_with_a_byte_order_mark_are_read(tmp_path: Path, name, content, encoding):
-    (tmp_path / name).write_bytes(content.encode(encoding))
-    column = "text" if name == "a.txt" else "title"
-    assert read_table(tmp_path / name, [column])[column].to_pylist() == ["plain", "café"]
-
-
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz", "a.parquet", "a.parquet.gz"])
-def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name):
-    texts = [f"{'text' * 20} {n}" for n in range(5000)]
-    path = write_texts(tmp_path, name.removesuffix(".gz") if "parquet" in name else name, texts)
-    if name == "a.parquet.gz":
-        path = tmp_path / name
-        path.write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
-    path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(InputError, match=rf"{name}.*(truncated|not a Parquet file)"):
-        list(read_rows(path))
-
-
-def test_folders_and_pipes_are_no_tables(tmp_path: Path):
-    (tmp_path / "a.csv").mkdir()
-    os.mkfifo(tmp_path / "b.csv")
-    for name in ("a.csv", "b.csv"):
-        with pytest.raises(InputError, match="not a file"):
-            read_columns(tmp_path / name)
-
-
-def test_lines_have_a_limit(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("sentence_experts.tables._MAX_LINE", 1000)
-    for name in ("a.txt", "a.csv", "a.jsonl"):
-        (tmp_path / name).write_text("x\n" + "y" * 2000)
-        with pytest.raises(InputError, match="line 2 has more than 1,000 characters"):
-            list(read_rows(tmp_path / name))
-
-
-def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path):
-    (tmp_path / "a.csv").write_text('id,title\n1,"open\n2,x\n3,y\n')
-    with pytest.raises(InputError, match="row 1: a quote is opened and never closed"):
-        list(read_rows(tmp_path / "a.csv"))
-    (tmp_path / "a.tsv").write_text('id\ttitle\n1\t"a" b\n2\tx\n')
-    first, second = read_rows(tmp_path / "a.tsv")
-    assert isinstance(first, BadRowError)
-    assert second == {"id": "2", "title": "x"}
-
-
-@pytest.mark.parametrize("value", [["a"], {"a": 1}, b"caf\xe9"])
-def test_lists_objects_and_bytes_are_no_texts(value):
-    with pytest.raises(InputError, match="row 2: a text is expected"):
-        TextTable(pa.table({"text": [None, value]}), "text").texts()
-
-
-def test_half_a_surrogate_pair_is_refused(tmp_path: Path):
-    (tmp_path / "a.jsonl").write_text('{"text": "a\\ud800"}\n')
-    with pytest.raises(InputError, match="row 1: half of a surrogate pair"):
-        TextTable(tmp_path / "a.jsonl", "text").texts()
-    with pytest.raises(InputError, match="row 1: half of a surrogate pair"):
-        read_table(tmp_path / "a.jsonl", ["text"])
-
-
-def test_whole_floats_are_identifiers_and_fractions_none():
-    frame = pd.DataFrame({"id": [11, None], "text": ["a", "b"]})
-    assert [row.id for row in TextTable(frame, "text", "id").rows()] == ["11", None]
-    with pytest.raises(InputError, match=r"row 1: 11\.5 is not an identifier"):
-        TextTable({"id": [11.5], "text": ["a"]}, "text", "id").texts()
-    column = pa.chunked_array([[11.0, None, float("nan")]])
-    assert identifiers(column, "x").to_pylist() == ["11", None, None]
-    assert identifiers(pa.chunked_array([["11.0", "v1.0"]]), "x").to_pylist() == ["11", "v1.0"]
-    for wrong in ([0.5], [True], [[1]]):
-        with pytest.raises(InputError, match="x: "):
-            identifiers(pa.chunked_array([wrong]), "x")
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
-def test_texts_of_an_id_column_stay_as_they_are(tmp_path: Path, name: str) -> None:
-    ids = ["7.0", "7", "1.00", "007", "12345678901234567890.0"]
-    frame = pd.DataFrame({"id": ids, "text": list("abcde")})
-    if name.endswith("csv"):
-        frame.to_csv(tmp_path / name, index=False)
-    elif name.endswith("jsonl"):
-        frame.to_json(tmp_path / name, orient="records", lines=True)
-    else:
-        frame.to_parquet(tmp_path / name)
-    assert [row.id for row in TextTable(tmp_path / name, "text", "id").rows()] == ids
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path: Path):
-    (tmp_path / "a.csv").write_text("id,id\n1,2\n")
-    for read in (read_columns, lambda path: list(read_rows(path))):
-        with pytest.raises(InputError, match="two columns are called 'id'"):
-            read(tmp_path / "a.csv")
-    pq.write_table(pa.table([[1], [2]], names=["id", "id"]), tmp_path / "a.parquet")
-    for source in (tmp_path / "a.parquet", pd.DataFrame([[1, 2]], columns=["id", "id"])):
-        with pytest.raises(InputError, match=r"two columns are called 'id'|Duplicate column names"):
-            read_columns(source)
 
 
 def test_whole_table_names_its_bad_row(tmp_path: Path):
@@ -368,15 +211,3 @@ def test_a_series_is_a_table_of_one_column(one_column):
 def test_items_that_are_no_texts_are_named(items, message):
     with pytest.raises(InputError, match=message):
         to_arrow(items)
-
-
-def test_columns_of_json_lines_may_begin_in_any_row(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    rows = [
-        {"anchor": f"a {n}", "positive": f"b {n}"} | ({"label": 0} if n > 120 else {}) for n in range(240)
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert read_columns(file) == ["anchor", "positive", "label"]
-    assert read_table(file, ["label"])["label"].null_count == 121
-    file.write_text(file.read_text() + json.dumps(rows[0] | {"count": 2}) + "\n")
-    assert read_columns(file) == ["anchor", "positive", "label", "count"], "the file has changed"

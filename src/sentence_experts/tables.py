@@ -1,63 +1,43 @@
 """Tables of any common kind, row by row: files, data frames, Arrow tables, datasets.
 
-Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each also .gz or .xz. Text
-files are UTF-8, or UTF-16 with a byte order mark. A row that cannot be read comes as a `BadRowError` in its
-place, so that callers can name it and continue, or stop; a file that breaks off or is in another encoding is
-refused. A missing cell (None, NaN) is None. Lists, objects and bytes are no texts.
+A row that cannot be read comes as a `BadRowError` in its place, so that callers can name it and continue, or
+stop. A missing cell (None, NaN) is None.
 """
 
 from __future__ import annotations
 
-import ast
-import codecs
-import csv
-import gzip
 import hashlib
-import io
 import itertools
 import json
-import lzma
-import re
-import tokenize
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from os.path import exists, isfile
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from sentence_experts.cells import HALF_A_PAIR, BadRowError, find_broken_letter
 from sentence_experts.errors import InputError
 from sentence_experts.storage import FileState, file_state, sha256_file
+from sentence_experts.table_files import (
+    Row,
+    check_distinct,
+    format_of,
+    opened,
+    parquet_file,
+    read_delimited,
+    read_json_rows,
+    read_lines,
+)
 
 # A path, a pandas or polars data frame, a `datasets.Dataset`, anything that Arrow reads, a mapping of
 # columns, a list of dicts, or a list of texts.
 Table = Any
-Row = dict[str, Any]
 
 TEXT: Final = "text"  # the only column of plain text
-NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL")  # as pandas and R write empty cells
-_FORMATS: Final = {
-    ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json",
-    ".json": "json", ".txt": "lines",
-}  # fmt: skip
-_MAX_LINE: Final = 1 << 26
-"""Maximum number of characters per line and per field of a text file."""
-_HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which tell the columns
-# Pandas writes the integers of a column with empty cells so.
-_WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
-
-
-class BadRowError(Exception):
-    """A row that cannot be read or used; the message says why."""
-
-
-# ---- tables --------------------------------------------------------------------------------------
 
 
 def is_path(source: Table) -> bool:
@@ -135,22 +115,24 @@ def _open_rows(
         with opened(source) as (file, kind):
             if kind == "parquet":
                 parquet = parquet_file(source, file)
-                names = _distinct(parquet.schema_arrow.names, source)
+                names = check_distinct(parquet.schema_arrow.names, source)
                 batches = (pa.table(each) for each in parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted))
                 classes = _read_classes(parquet.schema_arrow)
                 yield names, (row for each in batches for row in _name_classes(each, classes).to_pylist())
             elif kind == "json":
-                rows = _json_rows(_lines(source, file, "\n"))
+                rows = read_json_rows(read_lines(source, file, "\n"))
                 first = list(itertools.islice(rows, _ROWS_WITH_COLUMNS))
                 objects = [row for row in first if isinstance(row, dict)]
                 if first and not objects:
                     raise InputError(f"{source}: row 1: {first[0]}")
                 yield list(dict.fromkeys(itertools.chain(*objects))), itertools.chain(first, rows)
             elif kind == "lines":
-                lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(source, file, "\n"))
+                lines = (
+                    line.removesuffix("\n").removesuffix("\r") for line in read_lines(source, file, "\n")
+                )
                 yield [TEXT], ({TEXT: line} for line in lines)
             else:
-                yield _read_delimited(source, _lines(source, file, ""), "," if kind == "csv" else "\t")
+                yield read_delimited(source, read_lines(source, file, ""), "," if kind == "csv" else "\t")
 
 
 def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
@@ -168,8 +150,8 @@ def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
             raise InputError(f"{source}: row {number}: {row}") from row
         for name, values in cells.items():
             cell = row.get(name)
-            if isinstance(cell, str) and _broken_letter(cell):
-                raise InputError(f"{source}: row {number}: {_HALF_A_PAIR}")
+            if isinstance(cell, str) and find_broken_letter(cell):
+                raise InputError(f"{source}: row {number}: {HALF_A_PAIR}")
             values.append(cell)
     try:
         return pa.table(cells)
@@ -315,13 +297,6 @@ def _to_column(name: str, values: list[Any]) -> pa.Array:
         raise InputError(f"column {name!r} mixes values that fit no column: {', '.join(kinds)}") from error
 
 
-def _distinct(names: Sequence[str], where: Path | str) -> list[str]:
-    """Return the names of columns, if no two are the same."""
-    if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
-        raise InputError(f"{where}: two columns are called {twice!r}; rename or remove one")
-    return list(names)
-
-
 def fingerprint(source: Table) -> tuple[int, str]:
     """Return (bytes, SHA-256) of a file, or of a table's content in memory.
 
@@ -338,229 +313,3 @@ def fingerprint(source: Table) -> tuple[int, str]:
         writer.write_table(table)
     content = stream.getvalue()
     return content.size, hashlib.sha256(content).hexdigest()
-
-
-# ---- files ---------------------------------------------------------------------------------------
-
-
-def format_of(path: Path | str) -> str | None:
-    """Return the format of a table that its name tells."""
-    return _FORMATS.get(Path(re.sub(r"\.(gz|xz)$", "", str(path).lower())).suffix)
-
-
-@contextmanager
-def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
-    """Open a file, unpacked, with its format; what goes wrong while it is read becomes an InputError."""
-    if not isfile(path):
-        why = "a folder, pipe or device, not a file" if exists(path) else "no such file"
-        raise InputError(f"{str(path)[:200]}: {why} (texts in memory are given as a list: [text])")
-    if (kind := format_of(path)) is None:
-        raise InputError(
-            f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, each also with .gz "
-            "or .xz"
-        )
-    try:
-        with open(path, "rb") as plain:
-            start, name = plain.read(6), str(path).lower()
-            plain.seek(0)
-            if start.startswith(b"\x1f\x8b") or name.endswith(".gz"):
-                yield gzip.GzipFile(fileobj=plain), kind  # type: ignore[misc]
-            elif start == b"\xfd7zXZ\x00" or name.endswith(".xz"):
-                yield lzma.LZMAFile(plain), kind  # type: ignore[misc]  # noqa: SIM115
-            else:
-                yield plain, kind
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise InputError(f"{path}: truncated or damaged ({error}); copy or download it again") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not {error.encoding.upper()} throughout ({error.reason})") from error
-    except (OSError, pa.ArrowException, MemoryError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: cannot be read: {reason[:300]}") from error
-
-
-def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
-    """Open a Parquet file.
-
-    Raises:
-        InputError: it is none.
-    """
-    is_packed = isinstance(file, gzip.GzipFile | lzma.LZMAFile)
-    try:
-        return pq.ParquetFile(io.BytesIO(file.read()) if is_packed else file)
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
-
-
-def _lines(path: Path | str, file: IO[bytes], newline: str) -> Iterator[str]:
-    """Yield the lines of a text file.
-
-    Raises:
-        InputError: a line is very long, or in another encoding.
-    """
-    wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    file.seek(0)
-    # In UTF-8, bytes that are not text become lone surrogates, so that the message can name the line.
-    encoding, errors = ("utf-16", "strict") if wide else ("utf-8-sig", "surrogateescape")
-    text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
-    for number, line in enumerate(iter(lambda: text.readline(_MAX_LINE + 1), ""), start=1):
-        if len(line) > _MAX_LINE:
-            raise InputError(f"{path}: line {number} has more than {_MAX_LINE:,} characters")
-        if letter := _broken_letter(line):
-            raise InputError(
-                f"{path}: line {number}: the byte 0x{ord(letter) - 0xDC00:02x} is not UTF-8 (the file may be "
-                "Latin-1 or Windows-1252): save the file as UTF-8"
-            )
-        yield line
-
-
-def _json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
-    for line in filter(str.strip, lines):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also of a number of 5,000 digits
-            yield BadRowError(f"not JSON: {error}")
-        else:
-            is_row = isinstance(value, dict)
-            yield value if is_row else BadRowError("not a JSON object (JSON lines have one in each line)")
-
-
-def _read_delimited(
-    path: Path | str, lines: Iterator[str], delimiter: str
-) -> tuple[list[str], Iterator[Row | BadRowError]]:
-    """Return the header of CSV or TSV, and its rows.
-
-    A header of CSV without a comma may be of a country that writes numbers with one: semicolons separate.
-    """
-    csv.field_size_limit(_MAX_LINE)
-    first = next(lines, None)
-    lines = itertools.chain(() if first is None else (first,), lines)
-    if first and delimiter == "," and "," not in first:
-        delimiter = next((sign for sign in ";\t" if sign in first), delimiter)
-    # Strict: otherwise a quote that is never closed swallows the rows after it.
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        header = _distinct(next(reader, []), path)
-    except csv.Error as error:
-        raise InputError(f"{path}: the header cannot be read: {error}") from error
-    if "\0" in "".join(header):
-        raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
-
-    def rows() -> Iterator[Row | BadRowError]:
-        number = 0
-        while True:
-            try:
-                values = next(reader, None)
-            except csv.Error as error:
-                number += 1
-                if "unexpected end" in str(error):
-                    raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
-                yield BadRowError(f"{error} (a quote inside a text is written twice, and the text in quotes)")
-                continue
-            if values is None:
-                return
-            number += bool(values)
-            if values and len(values) != len(header):
-                yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
-            elif values:
-                yield dict(zip(header, (value or None for value in values), strict=True))
-
-    return header, rows()
-
-
-# ---- cells ---------------------------------------------------------------------------------------
-
-
-def as_text(value: Any) -> str | None:
-    """Return a cell as text; None if it is missing. Whole floats are written without their point.
-
-    Raises:
-        BadRowError: a list, an object or bytes, or half of a surrogate pair, which no file can hold.
-
-    >>> as_text(2001.0), as_text(float("nan"))
-    ('2001', None)
-    """
-    if value is None or value != value:
-        return None
-    if isinstance(value, list | tuple | dict | set | bytes | bytearray):
-        raise BadRowError(f"a text is expected, not {str(value)[:60]!r}")
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:  # which floats hold exactly
-        value = int(value)
-    text = str(value)
-    if _broken_letter(text):
-        raise BadRowError(_HALF_A_PAIR)
-    return text
-
-
-def _broken_letter(text: str) -> str | None:
-    """Return the first half of a surrogate pair, which no file can hold; None if there is none."""
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            return text[error.start]
-    return None
-
-
-def parse_list(text: str) -> list[Any] | None:
-    """Return the list that a cell holds, as JSON, pandas or NumPy writes it; None of another text.
-
-    >>> parse_list('["rice"]'), parse_list("['rice', 'oak']"), parse_list("['rice' 'oak']"), parse_list("[")
-    (['rice'], ['rice', 'oak'], ['rice', 'oak'], None)
-    """
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        for read in (json.loads, _read_strings, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
-                found = read(text)
-                return found if isinstance(found, list) else None
-    return None
-
-
-def _read_strings(text: str) -> list[str]:
-    """Read a list of strings of Python; in one of NumPy there are no commas, and Python would join them."""
-    tokens = [
-        each for each in tokenize.generate_tokens(io.StringIO(text[1:-1]).readline) if each.string.strip()
-    ]
-    if not all(each.type == tokenize.STRING or each.string == "," for each in tokens):
-        raise ValueError("not a list of strings")
-    return [ast.literal_eval(each.string) for each in tokens if each.type == tokenize.STRING]
-
-
-def as_identifier(value: Any) -> str | None:
-    """Return a cell as an identifier; None if it is missing. "11.0", which pandas makes of 11, is "11".
-
-    Raises:
-        BadRowError: a fraction, True or False, or no text.
-
-    >>> as_identifier(11.0), as_identifier("11.0"), as_identifier("v1.0")
-    ('11', '11', 'v1.0')
-    """
-    if isinstance(value, bool) or (isinstance(value, float) and value == value and not value.is_integer()):
-        raise BadRowError(f"{value} is not an identifier")
-    text = as_text(value)
-    whole = _WHOLE_AS_FLOAT.fullmatch(text) if text else None
-    return whole.group(1) if whole else text
-
-
-def identifiers(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
-    """Return a column of identifiers as texts (`as_identifier`); `what` names the column in messages.
-
-    Raises:
-        InputError: a fraction, or something else than texts and numbers.
-    """
-    try:
-        return pa.chunked_array([pa.array(map(as_identifier, column.to_pylist()), pa.string())])
-    except BadRowError as error:
-        raise InputError(f"{what}: {error}; give whole numbers or texts") from error
-
-
-def texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
-    """Return a column of texts as strings; `what` names the column in messages.
-
-    Raises:
-        InputError: a column of something else: numbers, lists, objects.
-    """
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if str(kind) not in ("string", "large_string", "string_view", "null"):
-        raise InputError(f"{what}: texts are expected, not a column of {kind}")
-    return column.cast(pa.string())

@@ -6,20 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sentence_experts.cells import BadRowError, as_identifier, as_text
 from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_text
-from sentence_experts.tables import (
-    BadRowError,
-    Table,
-    as_identifier,
-    as_text,
-    fingerprint,
-    format_of,
-    is_path,
-    name_of_table,
-    read_columns,
-    read_rows,
-)
+from sentence_experts.table_files import format_of
+from sentence_experts.tables import Table, fingerprint, is_path, name_of_table, read_columns, read_rows
 
 
 class TextRow(NamedTuple):

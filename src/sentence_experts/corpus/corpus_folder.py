@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sentence_experts.cells import NO_VALUES, identifiers
 from sentence_experts.corpus.config import COUNTED
 from sentence_experts.corpus.sql_files import scan_parquet
 from sentence_experts.errors import InputError, UsageError
@@ -28,7 +29,7 @@ from sentence_experts.storage import (
     temporary_folder,
     write_parquet,
 )
-from sentence_experts.tables import NO_VALUES, check_columns, identifiers, to_arrow
+from sentence_experts.tables import check_columns, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd

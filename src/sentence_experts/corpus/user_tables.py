@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentence_experts.cells import NO_VALUES, BadRowError, as_identifier, as_text, parse_list
 from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, PAPERS_SCHEMA, TEXT_COLUMNS
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import SHOWN, year_in
@@ -32,22 +33,17 @@ from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_group
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, format_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
+from sentence_experts.table_files import Row
+from sentence_experts.table_files import format_of as table_format
 from sentence_experts.tables import (
-    NO_VALUES,
-    BadRowError,
-    Row,
     Table,
-    as_identifier,
-    as_text,
     check_columns,
     fingerprint,
     is_path,
     name_of_table,
-    parse_list,
     read_columns,
     read_rows,
 )
-from sentence_experts.tables import format_of as table_format
 
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"

@@ -10,7 +10,8 @@ from typing import Any
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import check_listed
-from sentence_experts.tables import Table, format_of, is_path, opened, parquet_file
+from sentence_experts.table_files import format_of, opened, parquet_file
+from sentence_experts.tables import Table, is_path
 from sentence_experts.text_table import TextRow, TextTable
 
 logger = logging.getLogger(__name__)

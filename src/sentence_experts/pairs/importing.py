@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import pyarrow.compute as pc
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
-from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.config import SPLITS, ImportPairsConfig
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.hub_datasets import load_hub_dataset, read_released
 from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
@@ -44,13 +44,9 @@ from sentence_experts.pairs.splits import (
 )
 from sentence_experts.pairs.table_folder import kind_of
 from sentence_experts.storage import check_apart
-from sentence_experts.tables import Table, check_columns, format_of, is_path, name_of_table
+from sentence_experts.tables import Table, name_of_table
 
 logger = logging.getLogger(__name__)
-_RELEASED = "abstract_domain_"
-_TOKENS = {"skincancer": "cancer"}  # as the domain is called by the token of their checkpoints
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_OTHER_FILE = re.compile(r"\.(gz|xz|zip|xlsx?|ods|arrow|feather)$", re.IGNORECASE)
 _ENDS = ["anchor", "positive", "anchor_id", "positive_id"]
 
 
@@ -102,9 +98,9 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     """
     name = name_of_table(source)
     chosen = {config.anchor: "anchor", config.positive: "positive"}
-    given = _read_released(source, config.subset)
+    given = read_released(source, config.subset)
     if not given:
-        given = {name: read_tables(_load_hub_dataset(source, config.subset), name, chosen)}
+        given = {name: read_tables(load_hub_dataset(source, config.subset), name, chosen)}
     is_split = not all(is_one_table(tables) for tables in given.values())
     parts = [
         _complete(table, name_of_split(each, split), SPLITS.index(split) if is_split and split else None)
@@ -140,22 +136,6 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     return pairs.take(rows), None if split is None else split[rows], disputed
 
 
-def _load_hub_dataset(source: Table, subset: str | None) -> Table:
-    """Load a hub dataset, by its name or folder; other sources are returned as they are."""
-    path = Path(source) if is_path(source) else None
-    if path is not None:
-        is_file = format_of(path) or _OTHER_FILE.search(path.name) or path.exists()
-        is_name = _HUB_ID.fullmatch(str(path)) and not is_file
-        if path.is_dir() or is_name:
-            require("datasets", "models")
-            from sentence_experts.compat.datasets import load_splits
-
-            return load_splits(str(source), subset)
-    if subset is not None:
-        raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
-    return source
-
-
 def _complete(table: pa.Table, name: str, number: int | None) -> tuple[pa.Table, np.ndarray | None]:
     """Complete the rows that have both texts; also return the number in `SPLITS` of each, if it is known.
 
@@ -173,31 +153,6 @@ def _complete(table: pa.Table, name: str, number: int | None) -> tuple[pa.Table,
     if number is not None:
         return pairs, np.full(pairs.num_rows, number)
     return pairs, split_column(table, name) if "split" in table.column_names else None
-
-
-def _read_released(source: Table, subset: str | None) -> dict[str, dict[str, pa.Table]]:
-    """Read a dataset of the domain experts' authors, or all in a folder: folder -> split -> table.
-
-    Each is the folder of a domain, `abstract_domain_copd`, with two abstracts (a, b) and a label in a row.
-    """
-    path = Path(source).resolve() if is_path(source) else None
-    if path is None or not path.is_dir():
-        return {}
-    folders = [each for each in (path, *sorted(path.iterdir())) if each.name.startswith(_RELEASED)]
-    given = {}
-    for folder in folders:
-        domain = folder.name.removeprefix(_RELEASED)
-        loaded = _load_hub_dataset(folder, subset)
-        columns = ["a", "b", "label"]
-        for split, dataset in loaded.items():
-            check_columns(name_of_split(str(folder), split), columns, dataset.column_names)
-            loaded[split] = dataset.select_columns(columns)
-        tables = read_tables(loaded, str(folder), {"a": "anchor", "b": "positive"})
-        for split, table in tables.items():
-            names = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())
-            tables[split] = table.append_column("domain", names)
-        given[str(folder)] = tables
-    return given
 
 
 def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:

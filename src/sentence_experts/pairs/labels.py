@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from sentence_experts.cells import NO_VALUES, as_text, parse_list
 from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.domains import descriptor_of
-from sentence_experts.tables import NO_VALUES, as_text, parse_list
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentence_experts.cells import identifiers, texts
 from sentence_experts.errors import InputError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
@@ -22,12 +23,10 @@ from sentence_experts.tables import (
     Table,
     check_columns,
     class_names,
-    identifiers,
     is_path,
     name_of_table,
     read_columns,
     read_table,
-    texts,
     to_arrow,
 )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from sentence_experts.cells import BadRowError, as_text
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
@@ -33,15 +34,7 @@ from sentence_experts.retrieval.teaching import (
     cross_validate,
 )
 from sentence_experts.retrieval.texts import PaperTexts
-from sentence_experts.tables import (
-    BadRowError,
-    Table,
-    as_text,
-    check_columns,
-    name_of_table,
-    read_columns,
-    read_rows,
-)
+from sentence_experts.tables import Table, check_columns, name_of_table, read_columns, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,24 +13,15 @@ from unicodedata import category, normalize
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentence_experts.cells import NO_VALUES, BadRowError, as_text, parse_list
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.config import OTHER_NAMES
 from sentence_experts.pairs.pair_tables import is_no_and_yes, number_no_and_yes, read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file, sha256_text
-from sentence_experts.tables import (
-    NO_VALUES,
-    BadRowError,
-    as_text,
-    check_columns,
-    class_names,
-    parse_list,
-    read_columns,
-    read_rows,
-    to_arrow,
-)
-from sentence_experts.tables import Row as Values
+from sentence_experts.table_files import Row as Values
+from sentence_experts.tables import check_columns, class_names, read_columns, read_rows, to_arrow
 from sentence_experts.tasks.task_file import Kind, Source, Split
 
 # A corpus holds lists of these; a label is one of them.

@@ -14,6 +14,7 @@ from unicodedata import normalize
 
 import numpy as np
 
+from sentence_experts.cells import NO_VALUES, BadRowError, as_text
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.mesh import MeshTree
 from sentence_experts.errors import InputError, UsageError
@@ -21,16 +22,7 @@ from sentence_experts.evaluation.near_duplicates import near_duplicates, signatu
 from sentence_experts.names import check_route_names
 from sentence_experts.pairs.config import UNSEEN
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
-from sentence_experts.tables import (
-    NO_VALUES,
-    BadRowError,
-    Table,
-    as_text,
-    is_path,
-    name_of_table,
-    read_columns,
-    read_rows,
-)
+from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_rows
 from sentence_experts.training.config import FitConfig
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,173 @@
+"""Files of tables: Parquet, CSV, TSV, JSON lines, or plain text of one text per line, also .gz and .xz.
+
+Text files are UTF-8, or UTF-16 with a byte order mark. A file that breaks off or is in another encoding is
+refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import itertools
+import json
+import lzma
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os.path import exists, isfile
+from pathlib import Path
+from typing import IO, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentence_experts.cells import BadRowError, find_broken_letter
+from sentence_experts.errors import InputError
+
+Row = dict[str, Any]
+
+_FORMATS: Final = {
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json",
+    ".json": "json", ".txt": "lines",
+}  # fmt: skip
+_MAX_LINE: Final = 1 << 26
+"""Maximum number of characters per line and per field of a text file."""
+
+
+def format_of(path: Path | str) -> str | None:
+    """Return the format of a table that its name tells."""
+    return _FORMATS.get(Path(re.sub(r"\.(gz|xz)$", "", str(path).lower())).suffix)
+
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
+    """Open a file, unpacked, with its format; what goes wrong while it is read becomes an InputError."""
+    if not isfile(path):
+        why = "a folder, pipe or device, not a file" if exists(path) else "no such file"
+        raise InputError(f"{str(path)[:200]}: {why} (texts in memory are given as a list: [text])")
+    if (kind := format_of(path)) is None:
+        raise InputError(
+            f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, each also with .gz "
+            "or .xz"
+        )
+    try:
+        with open(path, "rb") as plain:
+            start, name = plain.read(6), str(path).lower()
+            plain.seek(0)
+            if start.startswith(b"\x1f\x8b") or name.endswith(".gz"):
+                yield gzip.GzipFile(fileobj=plain), kind  # type: ignore[misc]
+            elif start == b"\xfd7zXZ\x00" or name.endswith(".xz"):
+                yield lzma.LZMAFile(plain), kind  # type: ignore[misc]  # noqa: SIM115
+            else:
+                yield plain, kind
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise InputError(f"{path}: truncated or damaged ({error}); copy or download it again") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not {error.encoding.upper()} throughout ({error.reason})") from error
+    except (OSError, pa.ArrowException, MemoryError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: cannot be read: {reason[:300]}") from error
+
+
+def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
+    """Open a Parquet file.
+
+    Raises:
+        InputError: it is none.
+    """
+    is_packed = isinstance(file, gzip.GzipFile | lzma.LZMAFile)
+    try:
+        return pq.ParquetFile(io.BytesIO(file.read()) if is_packed else file)
+    except pa.ArrowException as error:
+        raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
+
+
+def read_lines(path: Path | str, file: IO[bytes], newline: str) -> Iterator[str]:
+    """Yield the lines of a text file.
+
+    Raises:
+        InputError: a line is very long, or in another encoding.
+    """
+    wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    file.seek(0)
+    # In UTF-8, bytes that are not text become lone surrogates, so that the message can name the line.
+    encoding, errors = ("utf-16", "strict") if wide else ("utf-8-sig", "surrogateescape")
+    text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
+    for number, line in enumerate(iter(lambda: text.readline(_MAX_LINE + 1), ""), start=1):
+        if len(line) > _MAX_LINE:
+            raise InputError(f"{path}: line {number} has more than {_MAX_LINE:,} characters")
+        if letter := find_broken_letter(line):
+            raise InputError(
+                f"{path}: line {number}: the byte 0x{ord(letter) - 0xDC00:02x} is not UTF-8 (the file may be "
+                "Latin-1 or Windows-1252): save the file as UTF-8"
+            )
+        yield line
+
+
+def read_json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
+    """Yield the objects of JSON lines; a line that holds none is a `BadRowError`."""
+    for line in filter(str.strip, lines):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:  # also of a number of 5,000 digits
+            yield BadRowError(f"not JSON: {error}")
+        else:
+            is_row = isinstance(value, dict)
+            yield value if is_row else BadRowError("not a JSON object (JSON lines have one in each line)")
+
+
+def read_delimited(
+    path: Path | str, lines: Iterator[str], delimiter: str
+) -> tuple[list[str], Iterator[Row | BadRowError]]:
+    """Return the header of CSV or TSV, and its rows.
+
+    A header of CSV without a comma may be of a country that writes numbers with one: semicolons separate.
+    """
+    csv.field_size_limit(_MAX_LINE)
+    first = next(lines, None)
+    lines = itertools.chain(() if first is None else (first,), lines)
+    if first and delimiter == "," and "," not in first:
+        delimiter = next((sign for sign in ";\t" if sign in first), delimiter)
+    # Strict: otherwise a quote that is never closed swallows the rows after it.
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        header = check_distinct(next(reader, []), path)
+    except csv.Error as error:
+        raise InputError(f"{path}: the header cannot be read: {error}") from error
+    if "\0" in "".join(header):
+        raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
+
+    def rows() -> Iterator[Row | BadRowError]:
+        number = 0
+        while True:
+            try:
+                values = next(reader, None)
+            except csv.Error as error:
+                number += 1
+                if "unexpected end" in str(error):
+                    raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
+                yield BadRowError(f"{error} (a quote inside a text is written twice, and the text in quotes)")
+                continue
+            if values is None:
+                return
+            number += bool(values)
+            if values and len(values) != len(header):
+                yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
+            elif values:
+                yield dict(zip(header, (value or None for value in values), strict=True))
+
+    return header, rows()
+
+
+def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:
+    """Return the names of columns.
+
+    Raises:
+        InputError: two are the same.
+    """
+    if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
+        raise InputError(f"{where}: two columns are called {twice!r}; rename or remove one")
+    return list(names)
