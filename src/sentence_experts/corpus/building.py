@@ -37,7 +37,7 @@ from sentence_experts.corpus.corpus_folder import (
     CorpusFolder,
 )
 from sentence_experts.corpus.formats.archives import Source
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import NOT_FETCHED, Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
 from sentence_experts.corpus.parts import (
     COMPLETING,
@@ -70,8 +70,6 @@ JOURNAL = "journal.sqlite"
 _WRITTEN_FILES = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE, RECORDS)
 # The answers of services, and the list that says why a run found nothing.
 _KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
-NOT_FETCHED = "not-fetched"
-"""The reason of rejections that the next run requests again."""
 
 
 class TableSource(Protocol):

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.building import NOT_FETCHED, Additions, TableSource
+from sentence_experts.corpus.building import Additions, TableSource
 from sentence_experts.corpus.corpus_folder import PAPERS
 from sentence_experts.corpus.fetching import FetchedPapers
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import NOT_FETCHED, Rejection
 from sentence_experts.corpus.sources.client import Client, FailedError
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
 from sentence_experts.progress import progress

@@ -14,6 +14,8 @@ NOTICE_KINDS = frozenset({"correction", "retraction", "expression-of-concern", "
 """Values of the column `kind` of papers that are notices: left out of pairs, hidden in search."""
 KINDS = NOTICE_KINDS | {"article", "review", "commentary", "letter"}
 """All values of the column `kind`."""
+NOT_FETCHED = "not-fetched"
+"""The reason of rejections that the next run requests again."""
 # Article types of JATS, and what PubMed, OpenAlex and Zotero call the same; in lower case with hyphens.
 _TYPES_OF_KIND = {
     "review": "review review-article systematic-review scoping-review meta-analysis",

@@ -65,7 +65,7 @@ def test_every_page_is_read_and_a_broken_fetch_continues(
     assert ("openalex:W8", "openalex:W1") in links(fetched)
     of_domain = fetched.to_pandas("domains").groupby("domain").paper_id.agg(set)
     assert of_domain["books"] == {"openalex:W7", "openalex:W8"}
-    assert [one["reason"] for one in rejected(fetched)] == ["odd-record"]
+    assert [one["reason"] for one in rejected(fetched)] == ["not-fetched"]
 
 
 def test_works_that_are_missing_from_the_pages_are_asked_for_again(
@@ -80,6 +80,20 @@ def test_works_that_are_missing_from_the_pages_are_asked_for_again(
         fetch_corpus(**asked)
     works[5:] = [work(6), work(7)]
     assert len(papers(fetch_corpus(**asked))) == 7
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_record_that_is_no_work_is_asked_for_again(
+    overwrite: bool, world: Replay, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    world.openalex["type:article,is_retracted:false"] = works = [work(1), None, work(3)]
+    asked = {"domains": {"a": "type:article"}, "out": tmp_path / "out", **settings}
+    for _ in range(2):  # named each time
+        fetched = fetch_corpus(**asked, overwrite=overwrite)
+        assert [one["reason"] for one in rejected(fetched)] == ["not-fetched"]
+    works[1] = work(2)
+    again = fetch_corpus(**asked, overwrite=overwrite)
+    assert (len(papers(again)), rejected(again)) == (3, [])
 
 
 def test_what_a_query_finds_is_kept_or_named(world: Replay, settings: dict[str, Any], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from sentence_experts import __version__
 from sentence_experts.corpus.config import Service, Services
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import NOT_FETCHED, Rejection
 from sentence_experts.corpus.sources.journal import Journal
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.progress import Advance
@@ -205,7 +205,7 @@ class Client:
                     for key, body in future.result().items():
                         self.journal.put(key, body)
                 except FailedError as error:
-                    self.set_aside.append(Rejection(source, None, record, "not-fetched", str(error)))
+                    self.set_aside.append(Rejection(source, None, record, NOT_FETCHED, str(error)))
                 advance()
         finally:
             # An error or Ctrl-C must not wait for requests whose results are not needed.

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from sentence_experts.corpus.formats.openalex import drop_unread, to_paper
 from sentence_experts.corpus.identifiers import normalise_openalex
-from sentence_experts.corpus.paper import Paper, Rejection
+from sentence_experts.corpus.paper import NOT_FETCHED, Paper, Rejection
 from sentence_experts.corpus.sources.client import SHOWN, Client, FailedError, Record, make_parser
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
@@ -96,10 +96,10 @@ class OpenAlexSource:
         return f"{_SEARCH}/{sha256_text(query + self._also)[:16]}"
 
     def _stored_page(self, key: str) -> dict[str, Any] | None:
-        """Return a page that the journal holds with all its works."""
+        """Return a page that the journal holds with all its works; one with an odd record is asked for again."""
         stored = self._answers.get(key)
         page: dict[str, Any] | None = json.loads(stored) if stored else None
-        if page and all(self._answers.get(f"{_WORK}/{one}") for one in page["ids"] if one is not None):
+        if page and all(one is not None and self._answers.get(f"{_WORK}/{one}") for one in page["ids"]):
             return page
         return None
 
@@ -124,7 +124,7 @@ class OpenAlexSource:
         number = normalise_openalex(stated) if isinstance(stated, str) else None
         if number is None:
             odd = f"no work: {str(work)[:SHOWN]!r}"
-            self._client.set_aside.append(Rejection("openalex", None, None, "odd-record", odd))
+            self._client.set_aside.append(Rejection("openalex", None, None, NOT_FETCHED, odd))
             return None
         self._answers.put(f"{_WORK}/W{number}", json.dumps(drop_unread(work), ensure_ascii=False).encode())
         return f"W{number}"
