@@ -96,7 +96,7 @@ class OpenAlexSource:
         return f"{_SEARCH}/{sha256_text(query + self._also)[:16]}"
 
     def _stored_page(self, key: str) -> dict[str, Any] | None:
-        """Return a page that the journal holds with all its works; one with an odd record is asked for again."""
+        """Return a page that the journal holds with all its works, each with an id."""
         stored = self._answers.get(key)
         page: dict[str, Any] | None = json.loads(stored) if stored else None
         if page and all(one is not None and self._answers.get(f"{_WORK}/{one}") for one in page["ids"]):
