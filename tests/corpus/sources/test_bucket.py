@@ -96,6 +96,18 @@ def test_texts_that_are_no_whole_xml_are_requested_again(world: Replay, connect,
     assert "XML" in client.set_aside[0].detail
 
 
+@pytest.mark.parametrize("stated", ["PMC2", "2", "PMC1", "1", ""])
+def test_the_text_of_another_article_is_requested_again(world: Replay, connect, stated: str) -> None:
+    own = f'<article-id pub-id-type="pmcid">{stated}</article-id>' if stated else ""
+    meta = f"<article-meta><article-id pub-id-type='pmcaid'>7</article-id>{own}</article-meta>"
+    other = '<ref><article-id pub-id-type="pmc">5</article-id></ref>'
+    world.articles["PMC1"] = Article("PMC1", None, [f"<article>{meta}{other}</article>".encode()])
+    client = connect(tries=2)
+    PmcSource(client).fetch(["PMC1"], count)
+    assert len(stored(client.journal, "jats/")) == (stated[-1:] != "2")
+    assert ["the XML of PMC2" in each.detail for each in client.set_aside] == [True] * (stated[-1:] == "2")
+
+
 @pytest.mark.parametrize("end", [b"", b" \n", b"\0", b"<!-- made by PMC -->\n", b"<a/></a>"])
 def test_whole_texts_are_stored(world: Replay, connect, end: bytes) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [b"<!-- <b> --><a><b>1</b></a>" + end])

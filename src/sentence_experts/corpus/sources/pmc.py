@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from lxml import etree
 from pydantic import BaseModel, ConfigDict
@@ -38,6 +39,7 @@ _VERSION = re.compile(r"\.([0-9]{1,6})/")
 # The first element of an XML document, and the end of one that nothing but white space and comments follows.
 _FIRST_TAG = re.compile(rb"<!--.*?-->|<([a-z_][^\s/>]*)", re.DOTALL | re.IGNORECASE)
 _LAST_TAG = re.compile(rb"<(?:/([^\s<>]+)|([^\s<>/]+)[^<>]*/)\s*>(?:\s|\0|<!--.*?-->)*\Z", re.DOTALL)
+_STATED_ID = re.compile(rb"""<article-id[^>]*\spub-id-type=["']pmc(?:id)?["'][^>]*>\s*(?:PMC)?(\d+)\s*<""")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 LICENCES: dict[str, Callable[[str], bool]] = {
@@ -180,7 +182,7 @@ class PmcSource:
                 version.name = name
                 if self._find_reason(version) is None:
                     found[f"jats/{pmcid}"] = b""
-                    found[f"jats/{pmcid}"] = get(bucket, version.path, {}, _check_whole)
+                    found[f"jats/{pmcid}"] = get(bucket, version.path, {}, partial(_check_article, pmcid))
         except AbsentError:
             pass
         return {**found, f"pmc/{pmcid}": version.model_dump_json().encode()}
@@ -254,8 +256,8 @@ def _parse_search(body: bytes) -> Element:
     return root
 
 
-def _check_whole(body: bytes) -> bytes:
-    """Return an article's body, which must look like whole XML; it is not parsed yet."""
+def _check_article(pmcid: str, body: bytes) -> bytes:
+    """Return an article's body, which must look like whole XML of that article; it is not parsed yet."""
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not start.startswith(b"<") or start.startswith(b"<!doctype html") or b"<html" in start:
         raise ValueError("not XML")
@@ -263,4 +265,7 @@ def _check_whole(body: bytes) -> bytes:
     last = _LAST_TAG.search(body, max(0, len(body) - 1000))
     if first is None or last is None or first not in last.groups():
         raise ValueError("truncated XML")
+    stated = _STATED_ID.search(body, 0, max(0, body.find(b"</article-meta>")))
+    if stated and stated[1] != pmcid.removeprefix("PMC").encode():
+        raise ValueError(f"the XML of PMC{stated[1].decode()}")
     return body
