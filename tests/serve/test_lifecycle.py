@@ -23,7 +23,9 @@ from helpers.samples import make_tiny_encoder
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.cli.main import main
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.loading import load
+from sentence_experts.models.layers.weight_files import WeightFiles
+from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.serve.models import Models
 
 PATH = "/v1/embeddings"
 LONG = ["wheat " * 500] * 60
@@ -123,6 +125,28 @@ def test_a_replaced_model_takes_over_without_a_failed_request(
     kinds = [which(*each) for each in traffic.answers]
     assert kinds == sorted(kinds)
     assert "m: loaded again" in own.log
+
+
+def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_again(
+    experts_model: Path, other_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its experts would come from another folder than its other weights."""
+    place = shutil.copytree(experts_model, tmp_path / "model")
+    options = {"max_resident_experts": 1, "device": "cpu"}
+    expected = load(other_folder, **options).encode("a text", prompt_name=EXPERTS[0])
+    find, found = WeightFiles.find.__func__, list[str]()
+
+    def find_late(kind: type[WeightFiles], source: str, **hub: Any) -> WeightFiles:
+        if not found:
+            replace(place, other_folder)
+        found.append(source)
+        return find(kind, source, **hub)
+
+    monkeypatch.setattr(WeightFiles, "find", classmethod(find_late))
+    [served] = Models({"m": str(place)}, LoadConfig.of(**options))
+    model = served.model
+    assert np.allclose(model.encode("a text", prompt_name=EXPERTS[0]), expected, atol=1e-6)
+    assert len(found) == 2
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_one_before(own: RunningServer, folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.encoding.encoder import BatchEncoder, runtime_of
-from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError, brief
+from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
@@ -40,6 +40,7 @@ ALIASES = {
 }
 # Purposes that protocols must name for every text; a model without routes has no use for them.
 PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
+_ATTEMPTS = 3  # at loading a model whose folder changes meanwhile
 WATCH_SECONDS = 2.0  # time between checks of the folders; a changed one must be the same in two checks
 
 
@@ -236,8 +237,16 @@ class Models:
                 source.seen = state
 
     def _load(self, source: _Source, name: str) -> ServedModel:
-        place, config = source.place, self._config
-        source.loaded = _state_of(place)
+        for _ in range(_ATTEMPTS):
+            source.loaded = _state_of(source.place)
+            model = self._load_once(source.place, name)
+            if _state_of(source.place) == source.loaded:
+                return model
+            # Its weights may be those of two models.
+        raise InputError(f"{source.place}: it changes while it is loaded")
+
+    def _load_once(self, place: str | SentenceTransformer, name: str) -> ServedModel:
+        config = self._config
         if not isinstance(place, str):
             return ServedModel(name, BatchEncoder.open(place, config).model)
         if config.partial and (known := KnownRoutes.read(place)) is not None and not known.experts:

@@ -159,6 +159,8 @@ class WeightFiles:
         path = self._unchanged(name)
         try:
             with safe_open(path, framework="pt") as file:
+                if file_state(path) != self.states[path]:  # another file took its place meanwhile
+                    raise _make_change_error(path)
                 yield file
         except SafetensorError as error:
             raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
