@@ -22,7 +22,10 @@ from sentence_experts.text_table import TextTable
 def test_lists_in_cells_are_read_as_they_were_written(items: list[str]) -> None:
     for written in (str(items), json.dumps(items), str(np.array(items, object)), f"  {items} "):
         assert parse_list(written) == items
-    for text in ("[a] b [c]", "[a", "plain", "[review]"):
+    for text in (f"{tuple(items)}", f"frozenset({set(items)})", str([*items, np.nan]), repr(np.array(items))):
+        if items:
+            assert sorted(parse_list(text)) == sorted(items)
+    for text in ("(a)", "Title (see 'x')", "{a}", "{'a': 1}", "[a] b [c]", "[a", "plain", "[review]"):
         assert parse_list(text) is None
 
 

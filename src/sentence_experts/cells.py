@@ -20,6 +20,17 @@ HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
 
+_OPENING: Final = ("[", "{", "(", "frozenset(", "array(", "Index(")
+_CLOSING: Final = ("]", "}", ")")
+# "<ArrowStringArray>" before the values, "Length: 2, dtype: str" or "dtype='<U1')" behind them.
+_CLASS_OF_ARRAY: Final = re.compile(r"^<\w+>\s*")
+_LENGTH_OF_ARRAY: Final = re.compile(r"\s*Length: \d+, dtype: [\w\[\]]+$")
+_KIND_OF_ARRAY: Final = re.compile(r",\s*dtype=[^()]*(?=\)$)")
+_AROUND_STRINGS: Final = frozenset("[](){},.") | {
+    "frozenset", "array", "Index", "np", "numpy", "str_", "None", "nan",
+}  # fmt: skip
+
+
 class BadRowError(Exception):
     """A row that cannot be read or used; the message says why."""
 
@@ -56,28 +67,44 @@ def find_broken_letter(text: str) -> str | None:
 
 
 def parse_list(text: str) -> list[Any] | None:
-    """Return the list that a cell holds, as JSON, pandas or NumPy writes it; None of another text.
+    """Return the list that a cell holds, as JSON, Python, NumPy or pandas writes it; None of another text.
+
+    Sets and tuples of strings are lists too; `None` and `nan` in them are left out.
 
     >>> parse_list('["rice"]'), parse_list("['rice', 'oak']"), parse_list("['rice' 'oak']"), parse_list("[")
     (['rice'], ['rice', 'oak'], ['rice', 'oak'], None)
     """
     text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        for read in (json.loads, _read_strings, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
-                found = read(text)
-                return found if isinstance(found, list) else None
+    for around in (_CLASS_OF_ARRAY, _LENGTH_OF_ARRAY, _KIND_OF_ARRAY):
+        text = around.sub("", text)
+    if not text.startswith(_OPENING) or not text.endswith(_CLOSING):
+        return None
+    readers = (json.loads, _read_strings, ast.literal_eval) if text[0] == "[" else (_read_strings,)
+    for read in readers:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
+            found = read(text)
+            return found if isinstance(found, list) else None
     return None
 
 
 def _read_strings(text: str) -> list[str]:
-    """Read a list of strings of Python; in one of NumPy there are no commas, and Python would join them."""
-    tokens = [
-        each for each in tokenize.generate_tokens(io.StringIO(text[1:-1]).readline) if each.string.strip()
-    ]
-    if not all(each.type == tokenize.STRING or each.string == "," for each in tokens):
-        raise ValueError("not a list of strings")
-    return [ast.literal_eval(each.string) for each in tokens if each.type == tokenize.STRING]
+    """Read a flat collection of strings; in one of NumPy there are no commas, and Python would join them."""
+    tokens = [each for each in tokenize.generate_tokens(io.StringIO(text).readline) if each.string.strip()]
+    strings = [each for each in tokens if each.type == tokenize.STRING]
+    if not strings or not all(each in strings or each.string in _AROUND_STRINGS for each in tokens):
+        raise ValueError("not a collection of strings")
+    return [ast.literal_eval(each.string) for each in strings]
+
+
+def holds_list_of_texts(text: str) -> bool:
+    """Return whether a cell holds a list of texts, as a spreadsheet writes it, in place of one.
+
+    >>> holds_list_of_texts("['rice', 'oak']"), holds_list_of_texts("[Rice and oak.]")
+    (True, False)
+    """
+    # Not "(": a remark may stand in brackets and quotation marks.
+    items = parse_list(text) if text.lstrip().startswith(("[", "{")) else None
+    return bool(items) and all(isinstance(each, str) for each in items or ())
 
 
 def as_identifier(value: Any) -> str | None:

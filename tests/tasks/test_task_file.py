@@ -73,8 +73,8 @@ WRONG = {
         "tasks.a.datasets.one.colour: no such setting; known: file, files",
     ),
     "column of another kind": (
-        {"a": _task("retrieval", datasets={"one": {**FILE, "label": "x"}})},
-        "datasets.one: label: rows of kind retrieval have anchor, positive, negative, no label",
+        {"a": _task("retrieval", datasets={"one": {**FILE, "score": "x"}})},
+        "datasets.one: score: rows of kind retrieval have anchor, positive, negative, label, no score",
     ),
     "no place": ({"a": _task(datasets={"one": {"text": "x"}})}, "one of file, files, corpus, hub (got none)"),
     "two places": ({"a": _task(datasets={"one": {**FILE, "hub": "x"}})}, "(got file and hub)"),

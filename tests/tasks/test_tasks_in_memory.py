@@ -15,6 +15,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 import sentence_experts
 from helpers.small_tasks import moods, questions
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.tasks.split import SPLITS
@@ -61,6 +62,76 @@ def test_lists_of_labels_in_cells_are_lists(tmp_path: Path, write: Callable[[lis
     ]
     assert len(made[0]) > 50
     assert made[0].equals(made[1]), "rows with two labels are left out"
+
+
+def _long_table(count: int = 20) -> pd.DataFrame:
+    rows = [
+        {
+            "anchor": f"query {n} of crops",
+            "positive": f"{'answer' if k == 0 else f'text {k}'} of {n}",
+            "label": k == 0,
+        }
+        for n in range(count)
+        for k in range(4)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("kind", ["reranking", "retrieval", "pairs"])
+@pytest.mark.parametrize("label", [int, float, str, bool])
+def test_pairs_of_label_0_are_negatives(kind: str, label: Callable[[bool], Any]) -> None:
+    table = _long_table()
+    table["label"] = [label(int(each)) for each in table["label"]]
+    wide = (
+        table[::4]
+        .drop(columns="label")
+        .merge(
+            table[table.index % 4 > 0][["anchor", "positive"]].rename(columns={"positive": "negative"}),
+            on="anchor",
+        )
+    )
+    made = []
+    for source in (table, wide):
+        tasks = compile_tasks({"t": {"kind": kind, "datasets": {"d": source}}}, fractions=[0.4, 0.3, 0.3])
+        frame = tasks.to_pandas()
+        made.append(
+            {tuple(row) for row in frame[["split", "anchor", "positive", "negative"]].fillna("").to_numpy()}
+        )
+    assert {positive.split()[0] for _, _, positive, _ in made[0]} == {"answer"}
+    assert {negative.split()[0] for *_, negative in made[0] if negative} == {"text"}
+    assert {row for row in made[0] if row[3]} == made[1]
+
+
+def test_other_labels_of_pairs_are_named() -> None:
+    table = _long_table().assign(label="biology")
+    with pytest.raises(InputError, match="a label of a pair is 1"):
+        compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+
+
+def test_groups_are_one_with_and_without_a_point(tmp_path: Path) -> None:
+    rows = pd.DataFrame(moods(36)).assign(author=range(36))
+    rows.to_csv(tmp_path / "train.csv", index=False)
+    test = pd.DataFrame(moods(12, start=100)).assign(author=[None, *range(1, 12)])
+    test.to_csv(tmp_path / "test.csv", index=False)
+    files = {"train": str(tmp_path / "train.csv"), "test": str(tmp_path / "test.csv")}
+    task = {"kind": "classification", "datasets": {"m": {"files": files, "group": "author"}}}
+    made = compile_tasks({"m": task}).manifest["datasets"]["m"]["m"]
+    assert made["removed"] == {"train_seen_in_evaluation": 11}, (
+        "all authors of the test set but the missing one"
+    )
+
+
+@pytest.mark.parametrize("column", ["positive", "negative"])
+def test_a_list_of_texts_in_a_cell_is_no_text(column: str) -> None:
+    table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
+    table["negative"] = "no answer"
+    table.loc[3, column] = "['one', 'two']"
+    tasks = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+    assert [each["reason"] for each in tasks.set_aside] == [
+        "a list of texts, not a text (['one', 'two']): give each a row"
+    ]
+    with pytest.raises(InputError, match="a list of texts, not a text"):
+        Pairs.of(table)
 
 
 def _with_splits(*names: str | None) -> pd.DataFrame:

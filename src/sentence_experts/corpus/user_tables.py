@@ -282,13 +282,10 @@ def _parse_year(value: Any) -> int | None:
 
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
-        if value.strip().startswith("[") and value.strip().endswith("]"):
-            listed = parse_list(value)
-            if listed is None:
-                raise BadRowError(f"not a JSON array: {value[:60]!r}")
-            value = listed
-        else:
-            value = _LIST_SEPARATOR.split(value)
+        listed = parse_list(value)
+        if listed is None and value.strip().startswith("[") and value.strip().endswith("]"):
+            raise BadRowError(f"not a JSON array: {value[:60]!r}")
+        value = _LIST_SEPARATOR.split(value) if listed is None else listed
     if value is not None and not isinstance(value, list):
         raise BadRowError(f"not a list: {str(value)[:60]!r}")
     texts = tuple(filter(None, map(_clean_text, value or ())))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.cells import identifiers, texts
+from sentence_experts.cells import holds_list_of_texts, identifiers, texts
 from sentence_experts.errors import InputError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
@@ -57,6 +57,9 @@ def _read_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
 def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     """Return a column of texts, without those of white space and unseen characters alone."""
     found = texts(column, what)
+    for text in pc.unique(found.filter(pc.match_substring_regex(found, r"^\s*[\[{]"))).to_pylist():
+        if holds_list_of_texts(text):
+            raise InputError(f"{what}: a list of texts, not a text ({text[:40]}): give each a row")
     seen = pc.utf8_trim(pc.utf8_trim_whitespace(found), characters=f"{UNSEEN} \t\r\n\u00a0")
     return pc.if_else(pc.equal(seen, ""), None, found)
 

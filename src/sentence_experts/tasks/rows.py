@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -13,7 +14,7 @@ from unicodedata import category, normalize
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.cells import NO_VALUES, BadRowError, as_text, parse_list
+from sentence_experts.cells import NO_VALUES, BadRowError, as_text, holds_list_of_texts, parse_list
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.config import OTHER_NAMES
@@ -28,9 +29,13 @@ from sentence_experts.tasks.task_file import Kind, Source, Split
 CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
 PAPER_ID = "paper_id"
 # "Re: Re^2: Fwd: subject" is of the thread "subject".
+_READ_IF_THERE = ("negative", "label", "split")
 _REPLY = re.compile(r"^(?:\s*(?:re|fwd?)\s*(?:\^\s*\d+|\[\s*\d+\s*\])?\s*:)+", re.IGNORECASE)
 _WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 _ID_LENGTH = 16
+UNLINKED = "0"  # the label of a pair of texts that are not linked
+
+logger = logging.getLogger(__name__)
 
 Record = tuple[str, str | None, Values | BadRowError]
 """The place of a record, its split if the source has splits, and column -> value."""
@@ -58,7 +63,7 @@ class Row(NamedTuple):
     anchor: str  # the text, or the first text of a pair
     positive: str | None = None
     negative: str | None = None  # a text that is not an answer to the anchor
-    label: str | None = None
+    label: str | None = None  # of a pair: `UNLINKED`, or None
     score: float | None = None  # the similarity of the texts of a pair
     group: str | None = None  # rows of one group stay in one split
     split: str | None = None  # the source's, if it has splits
@@ -98,22 +103,42 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     """
     names = [name for own in source.columns(kind).values() for name in own]
     wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
-    scores = source.columns(kind).get("score", ())
+    scores = () if kind.labelled else (source.score or "score", source.label or "label")
     if source.corpus is not None:
         opened = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
-        opened = _open_hub(source, source.hub, wanted, folder, scores)
+        opened = _open_hub(source, kind, wanted, folder, scores)
     elif source.table is not None:
         opened = _open_table(source.table, wanted, scores)
     else:
         opened = _open_files(source, wanted, folder, scores)
     splits, records, described = opened
     reading = Reading(splits, [], [], described)
+    unlinked: list[tuple[str, Row]] = []
     for record in records:
         try:
-            reading.rows.append(_make_row(record, source, kind))
+            row = _make_row(record, source, kind)
         except UnusableError as error:
             reading.bad.append((record[0], error))
+        else:
+            if row.label == UNLINKED and not kind.labelled:
+                unlinked.append((record[0], row))
+            else:
+                reading.rows.append(row)
+    return _add_unlinked(reading, unlinked)
+
+
+def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
+    """Add the unlinked texts of anchors as negatives, beside the first text that is linked with each."""
+    linked: dict[tuple[str | None, str], Row] = {}
+    for row in reading.rows:
+        linked.setdefault((row.split, row.anchor), row)
+    for place, row in unlinked:
+        if (of_anchor := linked.get((row.split, row.anchor))) is None:
+            reason = "0 (not linked), and no row links a text with its anchor"
+            reading.bad.append((place, UnusableError("label", reason)))
+        else:
+            reading.rows.append(of_anchor._replace(negative=row.positive))
     return reading
 
 
@@ -151,9 +176,20 @@ def _open_files(source: Source, wanted: list[str], folder: Path, scores: Sequenc
     parts = (_number_rows(f"{path.name} ", _read_file(path, scores), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
-        others = [name for name in read_columns(paths[None]) if name not in wanted]
+        others = _find_others(str(paths[None]), read_columns(paths[None]), wanted)
         return _read_splits(str(paths[None]), others, records, {"file": files[None]})
+    for path in paths.values():
+        _find_others(str(path), read_columns(path), wanted)
     return tuple(map(str, paths)), records, {"files": files}
+
+
+def _find_others(where: str, columns: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """Return the columns beside the wanted ones; log those that are not read."""
+    others = [name for name in columns if name not in wanted]
+    if unread := [name for name in others if name.strip().lower() not in _READ_IF_THERE]:
+        listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
+        logger.info(f"{where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
+    return others
 
 
 def _read_splits(
@@ -189,10 +225,11 @@ def _open_corpus(path: Path, wanted: list[str]) -> Opened:
     return (), records(), {"corpus": {"fingerprint": corpus.fingerprint()}}
 
 
-def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
+def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
     require("datasets", "models")
     from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
 
+    hub = str(source.hub)
     local = resolve_path(hub, folder)
     loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
     named = {str(split): name for split, name in (source.splits or {}).items()}
@@ -208,7 +245,9 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
     is_whole = set(splits) == {"train"} and not named
     # Other columns may be pictures or sounds.
     read = {
-        name: table.select_columns(sorted({*wanted, PAPER_ID}.intersection(table.column_names)))
+        name: table.select_columns(
+            sorted({*wanted, *kind.optional, PAPER_ID}.intersection(table.column_names))
+        )
         for name, table in loaded.items()
     }
     records = (
@@ -227,7 +266,8 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path, scores:
 
 def _list_rows(table: pa.Table, source: Any, scores: Sequence[str]) -> Iterator[Values]:
     """Yield the rows of a table, read from a source; `scores` whose classes say no and yes are numbers."""
-    for batch in number_no_and_yes(table, source, scores).to_batches():
+    known = [name for name in scores if name in table.column_names]
+    for batch in number_no_and_yes(table, source, known).to_batches():
         yield from batch.to_pylist()
 
 
@@ -236,7 +276,7 @@ def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:
     check_columns("the table", wanted, table.column_names)
     records = _number_rows("", _list_rows(table, given, scores), None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    others = [name for name in table.column_names if name not in wanted]
+    others = _find_others("the table", table.column_names, wanted)
     return _read_splits("the table", others, records, {"table": described})
 
 
@@ -267,12 +307,14 @@ def _make_row(record: Record, source: Source, kind: Kind) -> Row:
     _, split, values = record
     if isinstance(values, BadRowError):
         raise UnusableError("", str(values))
-    columns = source.columns(kind)
-    label = _label(values.get(columns["label"][0]), columns["label"][0]) if kind.labelled else None
+    columns = source.columns(kind, values)
+    label = _label(values.get(columns["label"][0]), columns["label"][0]) if "label" in columns else None
+    if label is not None and not kind.labelled:
+        label = _check_link(label, columns["label"][0])
     texts: dict[str, str] = {}
     for role in ("anchor", "positive", "negative", "text"):
         if role in columns:
-            text = " ".join(part for name in columns[role] if (part := _check_text(values.get(name), name)))
+            text = " ".join(part for name in columns[role] if (part := _read_text(values.get(name), name)))
             if not text and role != "negative":
                 raise UnusableError("+".join(columns[role]), "empty text")
             texts[role] = text
@@ -285,7 +327,8 @@ def _make_row(record: Record, source: Source, kind: Kind) -> Row:
     group = thread(_check_text(values.get(own), own)) if own else values.get(PAPER_ID)
     if own and values.get(own) in NO_VALUES:
         group = None
-    return Row(anchor, positive, texts.get("negative") or None, label, score, group or None, split)
+    group = _WHOLE.sub(r"\1", group) if group else None  # numbers beside empty cells are written with ".0"
+    return Row(anchor, positive, texts.get("negative") or None, label, score, group, split)
 
 
 def _check_text(value: Any, column: str) -> str:
@@ -293,6 +336,22 @@ def _check_text(value: Any, column: str) -> str:
         return (as_text(value) or "").strip()
     except BadRowError as error:
         raise UnusableError(column, str(error)) from error
+
+
+def _read_text(value: Any, column: str) -> str:
+    text = _check_text(value, column)
+    if holds_list_of_texts(text):
+        raise UnusableError(column, f"a list of texts, not a text ({text[:40]}): give each a row")
+    return text
+
+
+def _check_link(label: str, column: str) -> str | None:
+    """Return `UNLINKED`, or None if the label says that the texts of a pair are linked."""
+    label = {"True": "1", "False": "0"}.get(label, label)
+    if label not in ("0", "1"):
+        reason = f"a label of a pair is 1 (linked) or 0, not {label[:40]!r}; name another column `label`"
+        raise UnusableError(column, reason)
+    return UNLINKED if label == UNLINKED else None
 
 
 def _label(value: Any, column: str) -> str:

@@ -5,7 +5,7 @@ Source: MoTE, section 3.2 (training examples organised by task and dataset) and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -46,7 +46,7 @@ _PAIR, _LABELLED, _SCORED = ("anchor", "positive"), ("text", "label"), ("anchor"
 _SEARCH = {"query": "search query: ", "document": "search document: "}
 _CLASSIFICATION = {"classification": "classification: "}
 _MIXED: dict[str, Any] = {"batches": "heterogeneous"}
-_NEGATIVE: dict[str, Any] = {"optional": ("negative",)}
+_NEGATIVE: dict[str, Any] = {"optional": ("negative", "label")}
 # Batches and temperatures: MoTE, appendix D.2. The instructions of kinds that are only measured: its map for
 # tasks that no model is trained on (re-ranking as search, the others as classification).
 KINDS: dict[str, Kind] = {
@@ -72,7 +72,8 @@ class Source(BaseModel):
     """The source of a dataset's rows: a file, a file per split, a corpus, a hub dataset or a table.
 
     Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
-    is not given is the column of that name. A text of several columns is joined with spaces. A column `split`
+    is not given is the column of that name. A text of several columns is joined with spaces. Pairs may have
+    labels: 1 for linked texts, 0 for a `positive` that is none, which counts as a negative. A column `split`
     of a file or table gives the split of each row: train, validation (dev) or test, in any case. Rows of one
     `group` (a column; by default the paper in a corpus) are never in two splits; leading "Re:" and "Fwd:",
     case and white space do not count, so a subject line names a thread.
@@ -108,10 +109,13 @@ class Source(BaseModel):
             raise ValueError(f"give one of {', '.join(PLACES[:-1])} (got {given})")
         return self
 
-    def columns(self, kind: Kind) -> dict[str, tuple[str, ...]]:
-        """Return role -> the columns it is in; optional roles only if given."""
+    def columns(self, kind: Kind, found: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+        """Return role -> the columns it is in; optional roles only if they are given, or were `found`."""
         wanted = {role: getattr(self, role) or role for role in kind.columns}
-        wanted |= {role: names for role in kind.optional if (names := getattr(self, role))}
+        used = {name for names in wanted.values() for name in ([names] if isinstance(names, str) else names)}
+        for role in kind.optional:
+            if names := getattr(self, role) or (role if role in found and role not in used else None):
+                wanted[role] = names
         return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
 
 
