@@ -138,6 +138,14 @@ def test_an_index_of_pandas_that_has_a_name_is_a_column() -> None:
     assert to_arrow(frame.set_index("split")["text"]).column_names == ["text"]
 
 
+def test_columns_of_the_libraries_are_lists_and_series_are_joined_by_their_index() -> None:
+    for column in (Dataset.from_dict({"text": ["a", "b"]})["text"], pa.array(["a", "b"])):
+        assert TextTable(column).texts() == ["a", "b"]
+    frame = pd.DataFrame({"text": ["a", "b", "c"], "label": [1, 2, 3]})
+    shuffled = frame["label"][::-1]
+    assert to_arrow({"text": frame["text"], "label": shuffled}).to_pydict() == frame.to_dict("list")
+
+
 def test_an_index_that_fits_no_column_is_left_out() -> None:
     frame = pd.DataFrame({"text": ["a", "b"], "Id": [1, 2]})
     assert to_arrow(frame.set_index(pd.Index([1, "x"], name="mixed"))).column_names == ["text", "Id"]

@@ -174,6 +174,10 @@ def to_arrow(data: Table) -> pa.Table:
             f"a {type(data).__name__} is several tables: give one of them ({', '.join(map(str, data))})"
         )
     try:
+        if isinstance(data, pa.Array | pa.ChunkedArray):
+            return to_arrow(data.to_pylist())
+        if library == "datasets" and not hasattr(data, "column_names"):
+            return to_arrow(list(data))  # a column
         if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
             data = data.to_frame(data.name or TEXT)
             if library == "pandas":
@@ -189,13 +193,7 @@ def to_arrow(data: Table) -> pa.Table:
                 )
             return _name_classes(pa.table(data.with_format("arrow")[:]), class_names(data))
         if isinstance(data, Mapping):
-            columns = data.items()
-            if any(hasattr(each, "columns") or hasattr(each, "column_names") for _, each in columns):
-                raise InputError(
-                    f"the {type(data).__name__} is several tables ({', '.join(map(str, data))}): give one"
-                )
-            cells = {name: _to_column(name, c) if isinstance(c, list) else c for name, c in columns}
-            return _without_views(pa.table(cells))
+            return _read_mapping(data)
         if hasattr(data, "__arrow_c_stream__"):
             return _without_views(pa.table(data))
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
@@ -212,6 +210,20 @@ def to_arrow(data: Table) -> pa.Table:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
+
+
+def _read_mapping(data: Mapping[str, Any]) -> pa.Table:
+    """Read a mapping of columns; series of pandas are joined by their index, as pandas does."""
+    if any(hasattr(each, "columns") or hasattr(each, "column_names") for each in data.values()):
+        raise InputError(
+            f"the {type(data).__name__} is several tables ({', '.join(map(str, data))}): give one"
+        )
+    if any(hasattr(each, "reset_index") for each in data.values()):
+        from pandas import DataFrame
+
+        return to_arrow(DataFrame(dict(data)).reset_index(drop=True))
+    cells = {name: _to_column(name, each) if isinstance(each, list) else each for name, each in data.items()}
+    return _without_views(pa.table(cells))
 
 
 def _reset_index(frame: Any) -> Any:

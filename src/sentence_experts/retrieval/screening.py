@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from sentence_experts.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 
 class ScreenConfig(PaperTexts):
@@ -149,6 +152,11 @@ def screen(
     marks, sample = read_marks(examples)
     searcher = Searcher.open(model, opened, config, load_config)
     on = searcher.one_route(config.on)
+    if sample and config.sample:
+        logger.warning(
+            f"a new random sample takes the place of the {len(sample.papers):,} papers that the table has; "
+            "without `sample` they are kept"
+        )
     return order_papers(searcher, on, marks, sample, config.sample)
 
 

@@ -106,7 +106,7 @@ class OpenAlexSource:
     def _request_page(self, key: str, query: str, mark: str) -> dict[str, Any]:
         """Put a page and its works into the journal, and return it."""
         page = self._page(query, mark, _PAGE_SIZE)
-        ids = list(map(self._keep, page.results))
+        ids = [self._keep(work, f"{key}, record {n}") for n, work in enumerate(page.results, start=1)]
         next_mark = page.meta.next_cursor if page.results else None
         answer = {"ids": ids, "next": next_mark, "count": page.meta.count}
         self._answers.put(key, json.dumps(answer).encode())
@@ -118,12 +118,12 @@ class OpenAlexSource:
             params["api_key"] = self._client.api_key
         return self._client.get(self._client.services.openalex, "/works", params, make_parser(_Page))
 
-    def _keep(self, work: Any) -> str | None:
+    def _keep(self, work: Any, place: str) -> str | None:
         """Put a work into the journal and return its id; one without an id is set aside."""
         stated = work.get("id") if isinstance(work, dict) else None
         number = normalise_openalex(stated) if isinstance(stated, str) else None
         if number is None:
-            odd = f"no work: {str(work)[:SHOWN]!r}"
+            odd = f"{place}: no work: {str(work)[:SHOWN]!r}"
             self._client.set_aside.append(Rejection("openalex", None, None, NOT_FETCHED, odd))
             return None
         self._answers.put(f"{_WORK}/W{number}", json.dumps(drop_unread(work), ensure_ascii=False).encode())
