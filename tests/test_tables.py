@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -136,6 +137,14 @@ def test_an_index_of_pandas_that_has_a_name_is_a_column() -> None:
     assert to_arrow(frame.set_index("id", drop=False)).to_pydict() == frame.to_dict("list")
     assert to_arrow(frame[::-1]).column_names == ["text", "split", "id"]
     assert to_arrow(frame.set_index("split")["text"]).column_names == ["text"]
+
+
+@pytest.mark.parametrize(
+    "series", [pd.Series(["a", "b", "a"]).value_counts(), pd.Series([True]), pl.Series([1.5])]
+)
+def test_a_series_of_numbers_holds_no_texts(series: Any) -> None:
+    with pytest.raises(InputError, match="the series holds no texts"):
+        TextTable(series).texts()
 
 
 def test_columns_of_the_libraries_are_lists_and_series_are_joined_by_their_index() -> None:

@@ -6,11 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from sentence_experts.cells import BadRowError, as_identifier, as_text
 from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_text
 from sentence_experts.table_files import format_of
-from sentence_experts.tables import Table, fingerprint, is_path, name_of_table, read_columns, read_rows
+from sentence_experts.tables import (
+    Table,
+    fingerprint,
+    is_path,
+    name_of_table,
+    read_columns,
+    read_rows,
+    to_arrow,
+)
 
 
 class TextRow(NamedTuple):
@@ -89,6 +99,10 @@ class TextTable:
         """
         if not (columns := read_columns(self.source)):
             return []
+        if hasattr(self.source, "to_frame"):  # `value_counts()` has the texts in its index
+            kind = to_arrow(self.source).schema[0].type
+            if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+                raise InputError(f"{self.name}: the series holds no texts, but {kind}")
         known = f"columns are {', '.join(columns)}"
         # The index of a pandas frame comes behind its columns.
         own = columns if is_path(self.source) else getattr(self.source, "columns", columns)
