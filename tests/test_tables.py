@@ -153,6 +153,8 @@ def test_columns_of_the_libraries_are_lists_and_series_are_joined_by_their_index
     frame = pd.DataFrame({"text": ["a", "b", "c"], "label": [1, 2, 3]})
     shuffled = frame["label"][::-1]
     assert to_arrow({"text": frame["text"], "label": shuffled}).to_pydict() == frame.to_dict("list")
+    with pytest.raises(InputError, match="the series 'label' has another index"):
+        to_arrow({"text": frame["text"], "label": frame["label"].set_axis([5, 6, 7])})
 
 
 def test_an_index_that_fits_no_column_is_left_out() -> None:

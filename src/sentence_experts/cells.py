@@ -23,12 +23,13 @@ _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 _OPENING: Final = ("[", "{", "(", "frozenset(", "array(", "Index(")
 _CLOSING: Final = ("]", "}", ")")
 # "<ArrowStringArray>" before the values, "Length: 2, dtype: str" or "dtype='<U1')" behind them.
-_CLASS_OF_ARRAY: Final = re.compile(r"^<\w+>\s*")
+_CLASS_OF_ARRAY: Final = re.compile(r"^<\w*Array>\s*")
 _LENGTH_OF_ARRAY: Final = re.compile(r"\s*Length: \d+, dtype: [\w\[\]]+$")
 _KIND_OF_ARRAY: Final = re.compile(r",\s*dtype=[^()]*(?=\)$)")
-_AROUND_STRINGS: Final = frozenset("[](){},.") | {
-    "frozenset", "array", "Index", "np", "numpy", "str_", "None", "nan",
-}  # fmt: skip
+# Strings are "'" here: "['a' 'b']" is "['']".
+_FLAT: Final = re.compile(
+    r"(?:(?:frozenset|array|Index)\()?[\[{(](?=.*')(?:(?:np|numpy)\.str_\('\)|'|None|nan|,)*[\]})]\)?"
+)
 
 
 class BadRowError(Exception):
@@ -90,10 +91,10 @@ def parse_list(text: str) -> list[Any] | None:
 def _read_strings(text: str) -> list[str]:
     """Read a flat collection of strings; in one of NumPy there are no commas, and Python would join them."""
     tokens = [each for each in tokenize.generate_tokens(io.StringIO(text).readline) if each.string.strip()]
-    strings = [each for each in tokens if each.type == tokenize.STRING]
-    if not strings or not all(each in strings or each.string in _AROUND_STRINGS for each in tokens):
+    shape = "".join("'" if each.type == tokenize.STRING else each.string for each in tokens)
+    if not _FLAT.fullmatch(shape):
         raise ValueError("not a collection of strings")
-    return [ast.literal_eval(each.string) for each in strings]
+    return [ast.literal_eval(each.string) for each in tokens if each.type == tokenize.STRING]
 
 
 def holds_list_of_texts(text: str) -> bool:

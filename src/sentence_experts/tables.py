@@ -175,7 +175,7 @@ def to_arrow(data: Table) -> pa.Table:
         )
     try:
         if isinstance(data, pa.Array | pa.ChunkedArray):
-            return to_arrow(data.to_pylist())
+            return _without_views(pa.table({TEXT: data}))
         if library == "datasets" and not hasattr(data, "column_names"):
             return to_arrow(list(data))  # a column
         if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
@@ -218,11 +218,17 @@ def _read_mapping(data: Mapping[str, Any]) -> pa.Table:
         raise InputError(
             f"the {type(data).__name__} is several tables ({', '.join(map(str, data))}): give one"
         )
-    if any(hasattr(each, "reset_index") for each in data.values()):
-        from pandas import DataFrame
-
-        return to_arrow(DataFrame(dict(data)).reset_index(drop=True))
-    cells = {name: _to_column(name, each) if isinstance(each, list) else each for name, each in data.items()}
+    first: Any = next((each.index for each in data.values() if hasattr(each, "reset_index")), None)
+    cells = dict[str, Any]()
+    for name, each in data.items():
+        if hasattr(each, "reset_index") and not each.index.equals(first):
+            if not (each.index.is_unique and set(each.index) == set(first)):
+                raise InputError(
+                    f"the series {name!r} has another index than the others: reset_index(drop=True)"
+                )
+            cells[name] = each.reindex(first)
+        else:
+            cells[name] = _to_column(name, each) if isinstance(each, list) else each
     return _without_views(pa.table(cells))
 
 

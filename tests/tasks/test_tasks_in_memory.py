@@ -102,10 +102,41 @@ def test_pairs_of_label_0_are_negatives(kind: str, label: Callable[[bool], Any])
     assert {row for row in made[0] if row[3]} == made[1]
 
 
-def test_other_labels_of_pairs_are_named() -> None:
-    table = _long_table().assign(label="biology")
-    with pytest.raises(InputError, match="a label of a pair is 1"):
-        compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
+    plain = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+    for label in (["biology", "art"] * 30, [0, 1, 2] * 20):
+        table["Label"] = label
+        made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+        assert made.to_pandas().equals(plain.to_pandas())
+        assert caplog.text.count("not read: the column Label; a label of pairs is 1") == 1
+        caplog.clear()
+    named = {"t": {"kind": "reranking", "datasets": {"d": {"table": table, "label": "Label"}}}}
+    reasons = {each["reason"] for each in compile_tasks(named).set_aside}
+    assert "a label of a pair is 1 (linked) or 0, not '2'" in reasons
+
+
+def test_lists_of_negatives_are_rows_of_one_each(tmp_path: Path) -> None:
+    table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
+    table["negative"] = [[f"no {n}", f"none {n}"] for n in range(60)]
+    table.to_csv(tmp_path / "pairs.csv", index=False)
+    made = [
+        compile_tasks({"t": {"kind": "reranking", "datasets": {"d": source}}}).to_pandas()
+        for source in (table, {"file": str(tmp_path / "pairs.csv")}, table.explode("negative"))
+    ]
+    assert made[0].equals(made[2])
+    assert made[1].equals(made[2])
+    assert len(made[0]) == 120
+
+
+def test_a_pair_that_is_linked_and_not_is_linked() -> None:
+    table = _long_table()
+    table = pd.concat([table, table[::4].assign(label=False, positive=table["positive"][::4].str.upper())])
+    tasks = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+    assert len(tasks.set_aside) == 20
+    frame = tasks.to_pandas()
+    assert not frame["negative"].dropna().str.lower().str.startswith("answer").any()
 
 
 def test_groups_are_one_with_and_without_a_point(tmp_path: Path) -> None:
@@ -121,17 +152,16 @@ def test_groups_are_one_with_and_without_a_point(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("column", ["positive", "negative"])
-def test_a_list_of_texts_in_a_cell_is_no_text(column: str) -> None:
+def test_a_list_of_texts_in_a_cell_is_no_text() -> None:
     table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
-    table["negative"] = "no answer"
-    table.loc[3, column] = "['one', 'two']"
+    table.loc[3, "positive"] = "['one', 'two']"
     tasks = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
     assert [each["reason"] for each in tasks.set_aside] == [
         "a list of texts, not a text (['one', 'two']): give each a row"
     ]
-    with pytest.raises(InputError, match="a list of texts, not a text"):
-        Pairs.of(table)
+    assert Pairs.of(table).split("train").num_rows == 60, "a single one may be a text"
+    with pytest.raises(InputError, match="lists of texts, not texts"):
+        Pairs.of(table.assign(positive="['one', 'two']"))
 
 
 def _with_splits(*names: str | None) -> pd.DataFrame:

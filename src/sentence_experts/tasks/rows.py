@@ -29,11 +29,10 @@ from sentence_experts.tasks.task_file import Kind, Source, Split
 CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
 PAPER_ID = "paper_id"
 # "Re: Re^2: Fwd: subject" is of the thread "subject".
-_READ_IF_THERE = ("negative", "label", "split")
 _REPLY = re.compile(r"^(?:\s*(?:re|fwd?)\s*(?:\^\s*\d+|\[\s*\d+\s*\])?\s*:)+", re.IGNORECASE)
 _WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 _ID_LENGTH = 16
-UNLINKED = "0"  # the label of a pair of texts that are not linked
+UNLINKED, LINKED = "0", "1"  # labels of pairs
 
 logger = logging.getLogger(__name__)
 
@@ -109,15 +108,17 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     elif source.hub is not None:
         opened = _open_hub(source, kind, wanted, folder, scores)
     elif source.table is not None:
-        opened = _open_table(source.table, wanted, scores)
+        opened = _open_table(source.table, kind, wanted, scores)
     else:
-        opened = _open_files(source, wanted, folder, scores)
-    splits, records, described = opened
+        opened = _open_files(source, kind, wanted, folder, scores)
+    splits, given, described = opened
+    records = list(given)
+    columns = _find_columns(records, source, kind)
     reading = Reading(splits, [], [], described)
     unlinked: list[tuple[str, Row]] = []
-    for record in records:
+    for record in _expand_negatives(records, columns):
         try:
-            row = _make_row(record, source, kind)
+            row = _make_row(record, source, kind, columns)
         except UnusableError as error:
             reading.bad.append((record[0], error))
         else:
@@ -128,17 +129,53 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     return _add_unlinked(reading, unlinked)
 
 
+def _find_columns(records: list[Record], source: Source, kind: Kind) -> dict[str, tuple[str, ...]]:
+    """Return role -> the columns it is in; a `label` of pairs that was not named must say what is linked."""
+    rows = [row for *_, row in records if not isinstance(row, BadRowError)]
+    columns = source.columns(kind, list(dict.fromkeys(name for row in rows for name in row)))
+    if "label" in columns and not kind.labelled and source.label is None:
+        name = columns["label"][0]
+        if {_read_link(row.get(name)) for row in rows} - {"", UNLINKED, LINKED}:
+            logger.info(f"not read: the column {name}; a label of pairs is 1 (linked) or 0")
+            del columns["label"]
+    return columns
+
+
+def _expand_negatives(records: list[Record], columns: dict[str, tuple[str, ...]]) -> Iterator[Record]:
+    """Yield a record for each negative of a record that has a list of them."""
+    name = next(iter(columns.get("negative", ())), "")
+    for place, split, row in records:
+        value = None if isinstance(row, BadRowError) else row.get(name)
+        listed = parse_list(value) if isinstance(value, str) and holds_list_of_texts(value) else value
+        if isinstance(listed, list) and not isinstance(row, BadRowError):
+            for each in listed or [None]:
+                yield place, split, {**row, name: each}
+        else:
+            yield place, split, row
+
+
 def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
     """Add the unlinked texts of anchors as negatives, beside the first text that is linked with each."""
-    linked: dict[tuple[str | None, str], Row] = {}
-    for row in reading.rows:
-        linked.setdefault((row.split, row.anchor), row)
+    places: dict[tuple[str | None, str], int] = {}
+    linked = set()
+    for at, row in enumerate(reading.rows if unlinked else ()):
+        anchor = (row.split, text_key(row.anchor))
+        places.setdefault(anchor, at)
+        linked.add((*anchor, text_key(row.positive or "")))
     for place, row in unlinked:
-        if (of_anchor := linked.get((row.split, row.anchor))) is None:
+        anchor = (row.split, text_key(row.anchor))
+        number = places.get(anchor, -1)
+        if number < 0:
             reason = "0 (not linked), and no row links a text with its anchor"
             reading.bad.append((place, UnusableError("label", reason)))
+        elif (*anchor, text_key(row.positive or "")) in linked:
+            reading.bad.append(
+                (place, UnusableError("label", "0 (not linked), and another row links the texts"))
+            )
+        elif reading.rows[number].negative is None:
+            reading.rows[number] = reading.rows[number]._replace(negative=row.positive)
         else:
-            reading.rows.append(of_anchor._replace(negative=row.positive))
+            reading.rows.append(reading.rows[number]._replace(negative=row.positive))
     return reading
 
 
@@ -167,7 +204,7 @@ def _read_file(path: Path, scores: Sequence[str]) -> Iterable[Values | BadRowErr
         yield row
 
 
-def _open_files(source: Source, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
+def _open_files(source: Source, kind: Kind, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
     given = {None: source.file} if source.file else source.files or {}
     paths = {split: resolve_path(written, folder) for split, written in given.items()}
     for path in paths.values():
@@ -176,17 +213,17 @@ def _open_files(source: Source, wanted: list[str], folder: Path, scores: Sequenc
     parts = (_number_rows(f"{path.name} ", _read_file(path, scores), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
-        others = _find_others(str(paths[None]), read_columns(paths[None]), wanted)
+        others = _find_others(str(paths[None]), read_columns(paths[None]), wanted, kind)
         return _read_splits(str(paths[None]), others, records, {"file": files[None]})
     for path in paths.values():
-        _find_others(str(path), read_columns(path), wanted)
+        _find_others(str(path), read_columns(path), wanted, kind)
     return tuple(map(str, paths)), records, {"files": files}
 
 
-def _find_others(where: str, columns: Iterable[str], wanted: Sequence[str]) -> list[str]:
+def _find_others(where: str, columns: Iterable[str], wanted: Sequence[str], kind: Kind) -> list[str]:
     """Return the columns beside the wanted ones; log those that are not read."""
     others = [name for name in columns if name not in wanted]
-    if unread := [name for name in others if name.strip().lower() not in _READ_IF_THERE]:
+    if unread := [name for name in others if name.strip().lower() not in (*kind.optional, "split")]:
         listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
         logger.info(f"{where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
     return others
@@ -246,7 +283,11 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path, score
     # Other columns may be pictures or sounds.
     read = {
         name: table.select_columns(
-            sorted({*wanted, *kind.optional, PAPER_ID}.intersection(table.column_names))
+            [
+                name
+                for name in table.column_names
+                if name in (*wanted, PAPER_ID) or name.strip().lower() in kind.optional
+            ]
         )
         for name, table in loaded.items()
     }
@@ -271,12 +312,12 @@ def _list_rows(table: pa.Table, source: Any, scores: Sequence[str]) -> Iterator[
         yield from batch.to_pylist()
 
 
-def _open_table(given: Any, wanted: list[str], scores: Sequence[str]) -> Opened:
+def _open_table(given: Any, kind: Kind, wanted: list[str], scores: Sequence[str]) -> Opened:
     table = to_arrow(given)
     check_columns("the table", wanted, table.column_names)
     records = _number_rows("", _list_rows(table, given, scores), None)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    others = _find_others("the table", table.column_names, wanted)
+    others = _find_others("the table", table.column_names, wanted, kind)
     return _read_splits("the table", others, records, {"table": described})
 
 
@@ -302,19 +343,20 @@ def thread(group: str) -> str:
     return " ".join(_REPLY.sub("", group).split()).casefold()
 
 
-def _make_row(record: Record, source: Source, kind: Kind) -> Row:
+def _make_row(record: Record, source: Source, kind: Kind, columns: dict[str, tuple[str, ...]]) -> Row:
     """Return the row of a record; UnusableError if it gives none."""
     _, split, values = record
     if isinstance(values, BadRowError):
         raise UnusableError("", str(values))
-    columns = source.columns(kind, values)
-    label = _label(values.get(columns["label"][0]), columns["label"][0]) if "label" in columns else None
-    if label is not None and not kind.labelled:
-        label = _check_link(label, columns["label"][0])
+    label = None
+    if "label" in columns:
+        name = columns["label"][0]
+        label = _label(values.get(name), name) if kind.labelled else _check_link(values.get(name), name)
     texts: dict[str, str] = {}
     for role in ("anchor", "positive", "negative", "text"):
         if role in columns:
-            text = " ".join(part for name in columns[role] if (part := _read_text(values.get(name), name)))
+            cells = [_read_text(values.get(name), name) for name in columns[role]]
+            text = " ".join(cell for cell in cells if cell and (role != "negative" or cell not in NO_VALUES))
             if not text and role != "negative":
                 raise UnusableError("+".join(columns[role]), "empty text")
             texts[role] = text
@@ -345,13 +387,20 @@ def _read_text(value: Any, column: str) -> str:
     return text
 
 
-def _check_link(label: str, column: str) -> str | None:
+def _read_link(value: Any) -> str:
+    """Return the label of a pair as text: 0, 1, "" if it is missing, or what else it says."""
+    missing = value is None or value != value or value in NO_VALUES
+    text = "" if missing else str(value).strip().lower()
+    return {"true": LINKED, "false": UNLINKED}.get(text, _WHOLE.sub(r"\1", text))
+
+
+def _check_link(value: Any, column: str) -> str | None:
     """Return `UNLINKED`, or None if the label says that the texts of a pair are linked."""
-    label = {"True": "1", "False": "0"}.get(label, label)
-    if label not in ("0", "1"):
-        reason = f"a label of a pair is 1 (linked) or 0, not {label[:40]!r}; name another column `label`"
+    link = _read_link(value)
+    if link not in (UNLINKED, LINKED):
+        reason = f"a label of a pair is 1 (linked) or 0, not {link[:40]!r}" if link else "no label"
         raise UnusableError(column, reason)
-    return UNLINKED if label == UNLINKED else None
+    return UNLINKED if link == UNLINKED else None
 
 
 def _label(value: Any, column: str) -> str:

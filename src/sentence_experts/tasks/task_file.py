@@ -112,10 +112,12 @@ class Source(BaseModel):
     def columns(self, kind: Kind, found: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
         """Return role -> the columns it is in; optional roles only if they are given, or were `found`."""
         wanted = {role: getattr(self, role) or role for role in kind.columns}
+        wanted |= {role: names for role in kind.optional if (names := getattr(self, role))}
         used = {name for names in wanted.values() for name in ([names] if isinstance(names, str) else names)}
-        for role in kind.optional:
-            if names := getattr(self, role) or (role if role in found and role not in used else None):
-                wanted[role] = names
+        for name in found:
+            role = name.strip().lower()
+            if role in kind.optional and role not in wanted and name not in (*used, self.group):
+                wanted[role] = name
         return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
 
 

@@ -39,7 +39,10 @@ _VERSION = re.compile(r"\.([0-9]{1,6})/")
 # The first element of an XML document, and the end of one that nothing but white space and comments follows.
 _FIRST_TAG = re.compile(rb"<!--.*?-->|<([a-z_][^\s/>]*)", re.DOTALL | re.IGNORECASE)
 _LAST_TAG = re.compile(rb"<(?:/([^\s<>]+)|([^\s<>/]+)[^<>]*/)\s*>(?:\s|\0|<!--.*?-->)*\Z", re.DOTALL)
-_STATED_ID = re.compile(rb"""<article-id[^>]*\spub-id-type=["']pmc(?:id)?["'][^>]*>\s*(?:PMC)?(\d+)\s*<""")
+_STATED_ID = re.compile(
+    rb"""<article-id[^>]*\spub-id-type\s*=\s*["']pmc(?:id)?["'][^>]*>\s*(?:PMC)?(\d{1,15})\s*<""",
+    re.IGNORECASE,
+)
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 LICENCES: dict[str, Callable[[str], bool]] = {
@@ -266,6 +269,6 @@ def _check_article(pmcid: str, body: bytes) -> bytes:
     if first is None or last is None or first not in last.groups():
         raise ValueError("truncated XML")
     stated = _STATED_ID.search(body, 0, max(0, body.find(b"</article-meta>")))
-    if stated and stated[1] != pmcid.removeprefix("PMC").encode():
+    if stated and int(stated[1]) != int(pmcid.removeprefix("PMC")):
         raise ValueError(f"the XML of PMC{stated[1].decode()}")
     return body
