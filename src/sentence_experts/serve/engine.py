@@ -96,17 +96,19 @@ class EmbeddingEngine:
                 raise RequestError(
                     422, "is empty, and this model cannot encode empty texts", f"{field}.{number}"
                 )
-        try:
-            embedded = await self._embed(served, texts, routes)
-        except SentenceExpertsError as error:
-            newer = await self.models.replaced(served)
-            if newer is None:
-                logger.warning(f"{served.name}: {error}")
-                raise RequestError(500, "the model could not encode these texts") from error
-            # The model's folder was replaced, and an expert that waited there is gone.
-            for route in {*routes} - {None}:
-                newer.find_route(str(route), "route")
-            embedded = await self._embed(newer, texts, routes)
+        while True:
+            try:
+                embedded = await self._embed(served, texts, routes)
+                break
+            except SentenceExpertsError as error:
+                newer = await self.models.replaced(served)
+                if newer is None:
+                    logger.warning(f"{served.name}: {error}")
+                    raise RequestError(500, "the model could not encode these texts") from error
+                # The model's folder was replaced, and an expert that waited there is gone.
+                for route in {*routes} - {None}:
+                    newer.find_route(str(route), "route")
+                served = newer
         known = served.known.prompts  # clients choose the names of blends, and figures are per name
         names = [each if each is None or each in known else "blend" for each in embedded.routes]
         self.metrics.count_texts(served.name, names, embedded.tokens)
