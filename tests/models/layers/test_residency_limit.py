@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors
 import torch
 from huggingface_hub import constants
 from sentence_transformers import SentenceTransformer
@@ -129,6 +130,21 @@ def test_an_expert_whose_folder_is_replaced_while_it_is_read_has_changed(
         return path
 
     monkeypatch.setattr(WeightFiles, "_unchanged", look_and_replace)
+    with pytest.raises(InputError, match="changed since the model was loaded"):
+        model.encode("a text", prompt_name="a")
+
+
+def test_a_file_that_goes_while_torch_opens_it_has_changed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = shutil.copytree(folder, tmp_path / "model")
+    model = sentence_experts.load(place, device="cpu", max_resident_experts=1)
+
+    def lose(path: str, **options: Any) -> None:
+        Path(path).unlink()
+        raise RuntimeError(f"unable to open file <{path}> in read-only mode")
+
+    monkeypatch.setattr(safetensors, "safe_open", lose)
     with pytest.raises(InputError, match="changed since the model was loaded"):
         model.encode("a text", prompt_name="a")
 
