@@ -18,8 +18,6 @@ NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL")  # as pandas and
 HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
-
-
 _OPENING: Final = ("[", "{", "(", "frozenset(", "array(", "Index(")
 _CLOSING: Final = ("]", "}", ")")
 # "<ArrowStringArray>" before the values, "Length: 2, dtype: str" or "dtype='<U1')" behind them.

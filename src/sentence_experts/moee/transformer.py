@@ -90,7 +90,7 @@ class MoeTransformer(Transformer):
     def __getstate__(self) -> dict[str, Any]:
         children = {
             name: copy_without_recorders(each) if isinstance(each, PreTrainedModel) else each
-            for name, each in self._modules.items()
+            for name, each in self.named_children()
         }
         state: dict[str, Any] = super().__getstate__()
         return {**state, "_modules": children}

@@ -115,25 +115,6 @@ def test_only_the_called_experts_are_fetched_from_the_hub(
     assert np.array_equal(part.encode("lungs", prompt_name="d"), whole.encode("lungs", prompt_name="d"))
 
 
-def test_an_expert_whose_folder_is_replaced_while_it_is_read_has_changed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, other = (shutil.copytree(folder, tmp_path / name) for name in ("model", "other"))
-    model = sentence_experts.load(place, device="cpu", max_resident_experts=1)
-    look = WeightFiles._unchanged
-
-    def look_and_replace(files: WeightFiles, name: str) -> str:
-        path = look(files, name)
-        if other.exists():
-            place.rename(tmp_path / "old")
-            other.rename(place)
-        return path
-
-    monkeypatch.setattr(WeightFiles, "_unchanged", look_and_replace)
-    with pytest.raises(InputError, match="changed since the model was loaded"):
-        model.encode("a text", prompt_name="a")
-
-
 def test_a_file_that_goes_while_torch_opens_it_has_changed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,16 +130,21 @@ def test_a_file_that_goes_while_torch_opens_it_has_changed(
         model.encode("a text", prompt_name="a")
 
 
+@pytest.mark.parametrize("replaced", [False, True])
 def test_an_expert_whose_file_goes_while_it_is_read_has_changed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
 ) -> None:
-    place = shutil.copytree(folder, tmp_path / "model")
+    place, other = (shutil.copytree(folder, tmp_path / name) for name in ("model", "other"))
     model = sentence_experts.load(place, device="cpu", max_resident_experts=1)
     look = WeightFiles._unchanged
 
-    def look_and_lose(files: WeightFiles, name: str) -> Path:
+    def look_and_lose(files: WeightFiles, name: str) -> str:
         path = look(files, name)
-        Path(path).unlink()
+        if replaced:
+            place.rename(tmp_path / "old")
+            other.rename(place)
+        else:
+            Path(path).unlink()
         return path
 
     monkeypatch.setattr(WeightFiles, "_unchanged", look_and_lose)

@@ -164,12 +164,10 @@ class WeightFiles:
                 yield file
         except SafetensorError as error:
             raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
-        except (OSError, RuntimeError) as error:  # of torch, which opens the file by its path once more
-            if (
-                isinstance(error, RuntimeError)
-                and Path(path).exists()
-                and file_state(path) == self.states[path]
-            ):
+        except OSError as error:  # it went since it was looked at
+            raise _make_change_error(path) from error
+        except RuntimeError as error:  # of torch, which opens the file by its path once more
+            if Path(path).exists() and file_state(path) == self.states[path]:
                 raise
             raise _make_change_error(path) from error
 
