@@ -18,6 +18,7 @@ NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL")  # as pandas and
 HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
+_LINKS: Final = (("0", "0.0", "false"), ("1", "1.0", "true"))
 _OPENING: Final = ("[", "{", "(", "frozenset(", "array(", "Index(")
 _CLOSING: Final = ("]", "}", ")")
 # "<ArrowStringArray>" before the values, "Length: 2, dtype: str" or "dtype='<U1')" behind them.
@@ -53,6 +54,26 @@ def as_text(value: Any) -> str | None:
     if find_broken_letter(text):
         raise BadRowError(HALF_A_PAIR)
     return text
+
+
+def as_link(value: Any) -> int | None:
+    """Return the label of a pair: 1 if its texts are linked, 0 if not, None if it is missing.
+
+    Raises:
+        BadRowError: it says something else.
+
+    >>> as_link(1.0), as_link("0.0"), as_link("True"), as_link("nan")
+    (1, 0, 1, None)
+    """
+    if value is None or value != value:
+        return None
+    text = str(value).strip()
+    if not text or text in NO_VALUES:
+        return None
+    for link, written in enumerate(_LINKS):
+        if text.lower() in written:
+            return link
+    raise BadRowError(f"a label of a pair is 1 (linked) or 0, not {text[:40]!r}")
 
 
 def find_broken_letter(text: str) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -234,11 +236,22 @@ def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(
 
 
 @pytest.mark.parametrize(
+    "label", [float, str, bool, lambda each: str(float(each)), lambda each: str(bool(each))]
+)
+def test_labels_may_be_written_in_many_ways(tmp_path: Path, label: Callable[[int], Any]) -> None:
+    rows = questions().assign(label=[int(n % 3 > 0) for n in range(60)])
+    other = rows.assign(label=[label(each) for each in rows["label"]])
+    other.to_csv(tmp_path / "rows.csv", index=False)
+    for each in (other, tmp_path / "rows.csv"):
+        assert import_pairs(each).hashes() == import_pairs(rows).hashes()
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"anchor": ""}, "no row with both texts"),
         ({"label": 0}, "no linked pair"),
-        ({"label": ["1"] * 59 + ["yes"]}, "the column label: .*yes.*; a label is 1"),
+        ({"label": ["1"] * 59 + ["yes"]}, r"column label: a label of a pair is 1 .*, not .yes."),
     ],
 )
 def test_a_table_without_pairs_is_refused(changed: dict, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import make_tiny_encoder
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.cli.main import main
+from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.layers.weight_files import WeightFiles
 from sentence_experts.models.loading import LoadConfig, load
@@ -127,6 +129,36 @@ def test_a_replaced_model_takes_over_without_a_failed_request(
     assert "m: loaded again" in own.log
 
 
+@pytest.mark.slow  # 15 replacements, a second apart on average
+def test_no_answer_is_of_two_models(experts_model: Path, other_folder: Path, tmp_path: Path) -> None:
+    """An expert and the other weights are read at two times, and a file is opened by its path."""
+    vectors = {
+        (path, route): load(path, device="cpu").encode("a text", prompt_name=route)
+        for path in (experts_model, other_folder)
+        for route in EXPERTS
+    }
+    place, generator = Path(shutil.copytree(experts_model, tmp_path / "served")), random.Random(0)
+    with (
+        running_server(f"m={place}", "--max-resident-experts", "1", "--workers", "1") as server,
+        Traffic(server.url) as one,
+        Traffic(server.url) as two,
+    ):
+        for number in range(15):
+            time.sleep(2 * generator.random())
+            replace(place, experts_model if number % 2 else other_folder)
+            if number % 3 == 0:
+                server.send(signal.SIGHUP)
+        done = len(one.answers)
+        eventually(lambda: len(one.answers) > done + 20)
+    answers = [*one.answers, *two.answers]
+    assert {answer.status_code for _, answer in answers} == {200}
+    for route, answer in answers:
+        found = answer.json()["data"][0]["embedding"]
+        assert any(
+            np.allclose(found, vectors[path, route], atol=1e-6) for path in (experts_model, other_folder)
+        )
+
+
 def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_again(
     experts_model: Path, other_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +179,21 @@ def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_again(
     model = served.model
     assert np.allclose(model.encode("a text", prompt_name=EXPERTS[0]), expected, atol=1e-6)
     assert len(found) == 2
+
+
+def test_a_model_that_changes_whenever_it_is_loaded_is_not_served(
+    experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = shutil.copytree(experts_model, tmp_path / "model")
+    find = WeightFiles.find.__func__
+
+    def find_late(kind: type[WeightFiles], source: str, **hub: Any) -> WeightFiles:
+        replace(place, experts_model)
+        return find(kind, source, **hub)
+
+    monkeypatch.setattr(WeightFiles, "find", classmethod(find_late))
+    with pytest.raises(InputError, match="changed whenever it was loaded; wait until it is written"):
+        Models({"m": str(place)}, LoadConfig.of(max_resident_experts=1, device="cpu"))
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_one_before(own: RunningServer, folder: Path) -> None:

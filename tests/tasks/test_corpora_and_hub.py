@@ -104,7 +104,7 @@ def test_a_hub_dataset_of_one_split_is_split(hub: Path) -> None:
     assert folder.texts("classification", "moods", "test").num_rows > 0
     with pytest.raises(InputError, match="moods has no split 'dev'; it has train: name splits"):
         compiled(hub, _hub_task(splits={"test": "dev"}))
-    with pytest.raises(InputError, match="split train, lacks the column mood; it has: text, label"):
+    with pytest.raises(InputError, match="split train lacks the column mood; it has: text, label"):
         compiled(hub, _hub_task(label="mood"))
 
 
@@ -119,6 +119,18 @@ def test_a_hub_dataset_may_call_validation_dev(monkeypatch: pytest.MonkeyPatch, 
     folder = compiled(tmp_path, _hub_task(hub="somebody/moods"))
     found = [folder.texts("classification", "moods", split).num_rows for split in SPLITS]
     assert found == list(counts.values())
+
+
+def test_a_hub_dataset_of_one_split_may_have_a_column_split(
+    hub: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    rows = [row | {"Split": "dev" if n % 4 else "train", "source": "x"} for n, row in enumerate(moods(40))]
+    write_rows(hub / "moods" / "train.jsonl", rows)
+    folder = compiled(hub, _hub_task())
+    found = [folder.texts("classification", "moods", split).num_rows for split in SPLITS]
+    assert found == [10, 30, 0]
+    assert "moods, split train: not read: the column source" in caplog.text
 
 
 def test_numbers_of_a_class_label_have_its_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

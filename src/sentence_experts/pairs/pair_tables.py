@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.cells import holds_list_of_texts, identifiers, texts
+from sentence_experts.cells import BadRowError, as_link, holds_list_of_texts, identifiers, texts
 from sentence_experts.errors import InputError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
@@ -241,16 +241,14 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
             scores.
     """
     check_columns(split, ["anchor", "positive"], table.column_names)
-    _check_labels(split, table)
+    labels = _read_labels(split, table)
     columns = {
         name: _READ[name](table[name], f"{split}, column {name}") if name in _READ else table[name]
         for name in (*PAIR_COLUMNS, NEGATIVE)
         if name in table.column_names
     }
-    if "label" in columns:
-        columns["label"] = pc.cast(columns["label"], pa.float64())  # "1.0" as 1
     rows = table.num_rows
-    columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
+    columns["label"] = pa.array(np.ones(rows, dtype=np.int64)) if labels is None else labels
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
     columns.setdefault("count", columns["label"])
     for end in ("anchor", "positive"):
@@ -291,27 +289,32 @@ def leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:
     return train.filter(pa.array(keep))
 
 
-def _check_labels(name: str, table: pa.Table) -> None:
-    """Check that labels are 0 and 1: a rating is neither linked nor not.
+def _read_labels(name: str, table: pa.Table) -> pa.Array | None:
+    """Return the labels of pairs, 0 and 1; None if no column is called so. A rating is neither.
 
     Raises:
         InputError: the column `label` holds something else, or there is none but a column `score`.
     """
     column = "label" if "label" in table.column_names else "score"
     if column not in table.column_names:
-        return
+        return None
+    reason = "a label of a pair is 1 (linked) or 0, in the column label"
+    if column == "label":
+        try:
+            return pa.array(map(as_link, table[column].to_pylist()), pa.int64())
+        except BadRowError as error:
+            reason = str(error)
     try:
-        values = pc.drop_null(pc.cast(table[column], pa.float64()))
+        ratings = pc.cast(table[column], pa.float64())
     except pa.ArrowException as error:
-        raise InputError(f"{name}: the column {column}: {error}; a label is 1 (linked) or 0") from error
-    if column == "score" or not pc.all(pc.is_in(values, pa.array([0.0, 1.0])), min_count=0).as_py():
-        low, high = (f"{each or 0:g}" for each in pc.min_max(values).as_py().values())
-        raise InputError(
-            f"{name}: a label is 1 (linked) or 0, and the column {column} holds ratings from {low} to "
-            f"{high}; rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
-            + "; a column of labels is called label"
-            * (column == "score" and (low, high) == ("0", "1"))
-        )
+        raise InputError(f"{name}: the column {column}: {reason}") from error
+    low, high = (f"{each or 0:g}" for each in pc.min_max(ratings).as_py().values())
+    raise InputError(
+        f"{name}: a label is 1 (linked) or 0, and the column {column} holds ratings from {low} to "
+        f"{high}; rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
+        + "; a column of labels is called label"
+        * (column == "score" and (low, high) == ("0", "1"))
+    )
 
 
 def links_of(train: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.encoding.encoder import BatchEncoder, runtime_of
-from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError, brief
+from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
@@ -237,15 +237,14 @@ class Models:
                 source.seen = state
 
     def _load(self, source: _Source, name: str) -> ServedModel:
-        for attempt in range(1, _ATTEMPTS + 1):
+        for _ in range(_ATTEMPTS):
             source.loaded = _state_of(source.place)
             model = self._load_once(source.place, name)
             if _state_of(source.place) == source.loaded:
-                break
+                return model
+            del model  # its weights may be those of two models
             logger.warning(f"{name}: {source.place} changed while it was loaded")
-            if attempt < _ATTEMPTS:
-                del model  # its weights may be those of two models
-        return model
+        raise InputError(f"{source.place}: changed whenever it was loaded; wait until it is written")
 
     def _load_once(self, place: str | SentenceTransformer, name: str) -> ServedModel:
         config = self._config

@@ -4,44 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 from unicodedata import category, normalize
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from sentence_experts.cells import NO_VALUES, BadRowError, as_link, as_text, holds_list_of_texts, parse_list
+from sentence_experts.storage import sha256_text
+from sentence_experts.tasks.sources import PAPER_ID, Record, read_records
+from sentence_experts.tasks.task_file import Kind, Source
 
-from sentence_experts.cells import NO_VALUES, BadRowError, as_text, holds_list_of_texts, parse_list
-from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
-from sentence_experts.errors import InputError, require
-from sentence_experts.pairs.config import OTHER_NAMES
-from sentence_experts.pairs.pair_tables import is_no_and_yes, number_no_and_yes, read_split
-from sentence_experts.pairs.table_folder import parquet_hash
-from sentence_experts.storage import sha256_file, sha256_text
-from sentence_experts.table_files import Row as Values
-from sentence_experts.tables import check_columns, class_names, read_columns, read_rows, to_arrow
-from sentence_experts.tasks.task_file import Kind, Source, Split
-
-# A corpus holds lists of these; a label is one of them.
-CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
-PAPER_ID = "paper_id"
 # "Re: Re^2: Fwd: subject" is of the thread "subject".
 _REPLY = re.compile(r"^(?:\s*(?:re|fwd?)\s*(?:\^\s*\d+|\[\s*\d+\s*\])?\s*:)+", re.IGNORECASE)
 _WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 _ID_LENGTH = 16
-UNLINKED, LINKED = "0", "1"  # labels of pairs
 
 logger = logging.getLogger(__name__)
-
-Record = tuple[str, str | None, Values | BadRowError]
-"""The place of a record, its split if the source has splits, and column -> value."""
-
-
-Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
-"""The splits that a source has, its records, and its description for the manifest."""
 
 
 class _Ignored(dict[int, int | None]):
@@ -62,8 +41,9 @@ class Row(NamedTuple):
     anchor: str  # the text, or the first text of a pair
     positive: str | None = None
     negative: str | None = None  # a text that is not an answer to the anchor
-    label: str | None = None  # of a pair: `UNLINKED`, or None
+    label: str | None = None
     score: float | None = None  # the similarity of the texts of a pair
+    is_linked: bool = True  # whether the positive is one
     group: str | None = None  # rows of one group stay in one split
     split: str | None = None  # the source's, if it has splits
 
@@ -100,19 +80,7 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
     """
-    names = [name for own in source.columns(kind).values() for name in own]
-    wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
-    scores = () if kind.labelled else (source.score or "score", source.label or "label")
-    if source.corpus is not None:
-        opened = _open_corpus(resolve_path(source.corpus, folder), wanted)
-    elif source.hub is not None:
-        opened = _open_hub(source, kind, wanted, folder, scores)
-    elif source.table is not None:
-        opened = _open_table(source.table, kind, wanted, scores)
-    else:
-        opened = _open_files(source, kind, wanted, folder, scores)
-    splits, given, described = opened
-    records = list(given)
+    splits, records, described = read_records(source, kind, folder)
     columns = _find_columns(records, source, kind)
     reading = Reading(splits, [], [], described)
     unlinked: list[tuple[str, Row]] = []
@@ -120,10 +88,10 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
         try:
             row = _make_row(record, source, kind, columns)
         except UnusableError as error:
-            reading.bad.append((record[0], error))
+            reading.bad.append((record.place, error))
         else:
-            if row.label == UNLINKED and not kind.labelled:
-                unlinked.append((record[0], row))
+            if not row.is_linked:
+                unlinked.append((record.place, row))
             else:
                 reading.rows.append(row)
     return _add_unlinked(reading, unlinked)
@@ -131,12 +99,15 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
 
 def _find_columns(records: list[Record], source: Source, kind: Kind) -> dict[str, tuple[str, ...]]:
     """Return role -> the columns it is in; a `label` of pairs that was not named must say what is linked."""
-    rows = [row for *_, row in records if not isinstance(row, BadRowError)]
+    rows = [each.values for each in records if not isinstance(each.values, BadRowError)]
     columns = source.columns(kind, list(dict.fromkeys(name for row in rows for name in row)))
     if "label" in columns and not kind.labelled and source.label is None:
         name = columns["label"][0]
-        if {_read_link(row.get(name)) for row in rows} - {"", UNLINKED, LINKED}:
-            logger.info(f"not read: the column {name}; a label of pairs is 1 (linked) or 0")
+        try:
+            for row in rows:
+                as_link(row.get(name))
+        except BadRowError as error:
+            logger.info(f"not read: the column {name}; {error}")
             del columns["label"]
     return columns
 
@@ -144,14 +115,14 @@ def _find_columns(records: list[Record], source: Source, kind: Kind) -> dict[str
 def _expand_negatives(records: list[Record], columns: dict[str, tuple[str, ...]]) -> Iterator[Record]:
     """Yield a record for each negative of a record that has a list of them."""
     name = next(iter(columns.get("negative", ())), "")
-    for place, split, row in records:
-        value = None if isinstance(row, BadRowError) else row.get(name)
+    for record in records:
+        row = {} if isinstance(record.values, BadRowError) else record.values
+        value = row.get(name)
         listed = parse_list(value) if isinstance(value, str) and holds_list_of_texts(value) else value
-        if isinstance(listed, list) and not isinstance(row, BadRowError):
-            for each in listed or [None]:
-                yield place, split, {**row, name: each}
+        if isinstance(listed, list):
+            yield from (record._replace(values={**row, name: each}) for each in listed or [None])
         else:
-            yield place, split, row
+            yield record
 
 
 def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
@@ -179,148 +150,6 @@ def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
     return reading
 
 
-def resolve_path(written: str, folder: Path) -> Path:
-    """Return a path of a task file in `folder`, with ${VAR} replaced; InputError if it is not set."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise InputError(f"{written}: the environment variable {match[1]} is not set")
-        return os.environ[match[1]]
-
-    return folder / Path(re.sub(r"\$\{(\w+)\}", value, written)).expanduser()
-
-
-def _number_rows(where: str, rows: Iterable[Values | BadRowError], split: str | None) -> Iterator[Record]:
-    for number, row in enumerate(rows, start=1):
-        yield f"{where}row {number}", split, row
-
-
-def _read_file(path: Path, scores: Sequence[str]) -> Iterable[Values | BadRowError]:
-    """Read the rows of a file; scores that are classes of the datasets library are as in a Dataset."""
-    known = {name: each for name, each in class_names(path).items() if name in scores and is_no_and_yes(each)}
-    for row in read_rows(path):
-        if isinstance(row, dict):
-            row = row | {name: each.index(row[name]) for name, each in known.items() if row[name] in each}
-        yield row
-
-
-def _open_files(source: Source, kind: Kind, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
-    given = {None: source.file} if source.file else source.files or {}
-    paths = {split: resolve_path(written, folder) for split, written in given.items()}
-    for path in paths.values():
-        check_columns(str(path), wanted, read_columns(path))
-    files = {split: {"name": path.name, "sha256": sha256_file(path)} for split, path in paths.items()}
-    parts = (_number_rows(f"{path.name} ", _read_file(path, scores), split) for split, path in paths.items())
-    records = (record for part in parts for record in part)
-    if None in paths:
-        others = _find_others(str(paths[None]), read_columns(paths[None]), wanted, kind)
-        return _read_splits(str(paths[None]), others, records, {"file": files[None]})
-    for path in paths.values():
-        _find_others(str(path), read_columns(path), wanted, kind)
-    return tuple(map(str, paths)), records, {"files": files}
-
-
-def _find_others(where: str, columns: Iterable[str], wanted: Sequence[str], kind: Kind) -> list[str]:
-    """Return the columns beside the wanted ones; log those that are not read."""
-    others = [name for name in columns if name not in wanted]
-    if unread := [name for name in others if name.strip().lower() not in (*kind.optional, "split")]:
-        listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
-        logger.info(f"{where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
-    return others
-
-
-def _read_splits(
-    where: str, columns: Sequence[str], records: Iterable[Record], described: dict[str, Any]
-) -> Opened:
-    """Return a table, with the splits that one of its other `columns` gives its records, if it is `split`."""
-    named = [name for name in columns if name.strip().lower() == "split"]
-    if not named:
-        return (), records, described
-    split = "split" if "split" in named else named[0]
-    divided = []
-    for place, _, row in records:
-        cells = {} if isinstance(row, BadRowError) else row
-        # Spreadsheets end in empty rows.
-        divided.append((place, read_split(cells.get(split), where) if any(cells.values()) else None, row))
-    given = {each for _, each, _ in divided}
-    splits = tuple(name for name in get_args(Split) if name in given)
-    return splits, divided, {**described, "splits": splits}
-
-
-def _open_corpus(path: Path, wanted: list[str]) -> Opened:
-    corpus = CorpusFolder.open(path)
-    check_columns(str(corpus.path), wanted, sorted({*PAPERS_SCHEMA.names, *CORPUS_ALIASES}))
-
-    def records() -> Iterator[Record]:
-        with pq.ParquetFile(corpus.papers) as file:
-            for paper in (paper for batch in file.iter_batches() for paper in batch.to_pylist()):
-                values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
-                if paper["retracted"]:
-                    values = BadRowError("the paper was retracted")
-                yield f"{corpus.path.name} {paper[PAPER_ID]}", None, values
-
-    return (), records(), {"corpus": {"fingerprint": corpus.fingerprint()}}
-
-
-def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path, scores: Sequence[str]) -> Opened:
-    require("datasets", "models")
-    from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
-
-    hub = str(source.hub)
-    local = resolve_path(hub, folder)
-    loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
-    named = {str(split): name for split, name in (source.splits or {}).items()}
-    usual = {OTHER_NAMES.get(name, name): name for name in loaded} | {name: name for name in loaded}
-    splits = named or {name: usual[name] for name in get_args(Split) if name in usual}
-    unknown = [name for name in splits.values() if name not in loaded]
-    if unknown or not splits:
-        what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
-        raise InputError(f"{hub} has {what}; it has {', '.join(loaded)}: name splits: {{train: ...}}")
-    for name in splits.values():
-        check_columns(f"{hub}, split {name},", wanted, loaded[name].column_names)
-    # A dataset with nothing but "train" has not been split yet.
-    is_whole = set(splits) == {"train"} and not named
-    # Other columns may be pictures or sounds.
-    read = {
-        name: table.select_columns(
-            [
-                name
-                for name in table.column_names
-                if name in (*wanted, PAPER_ID) or name.strip().lower() in kind.optional
-            ]
-        )
-        for name, table in loaded.items()
-    }
-    records = (
-        record
-        for split, name in splits.items()
-        for record in _number_rows(
-            f"{hub} {name} ",
-            _list_rows(to_arrow(read[name]), read[name], scores),
-            None if is_whole else split,
-        )
-    )
-    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
-    described = {"hub": hub, "config": source.config, "fingerprints": fingerprints}
-    return () if is_whole else tuple(splits), records, described
-
-
-def _list_rows(table: pa.Table, source: Any, scores: Sequence[str]) -> Iterator[Values]:
-    """Yield the rows of a table, read from a source; `scores` whose classes say no and yes are numbers."""
-    known = [name for name in scores if name in table.column_names]
-    for batch in number_no_and_yes(table, source, known).to_batches():
-        yield from batch.to_pylist()
-
-
-def _open_table(given: Any, kind: Kind, wanted: list[str], scores: Sequence[str]) -> Opened:
-    table = to_arrow(given)
-    check_columns("the table", wanted, table.column_names)
-    records = _number_rows("", _list_rows(table, given, scores), None)
-    described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    others = _find_others("the table", table.column_names, wanted, kind)
-    return _read_splits("the table", others, records, {"table": described})
-
-
 # ---- from records to rows ------------------------------------------------------------------------
 
 
@@ -345,13 +174,16 @@ def thread(group: str) -> str:
 
 def _make_row(record: Record, source: Source, kind: Kind, columns: dict[str, tuple[str, ...]]) -> Row:
     """Return the row of a record; UnusableError if it gives none."""
-    _, split, values = record
+    values = record.values
     if isinstance(values, BadRowError):
         raise UnusableError("", str(values))
-    label = None
+    label, is_linked = None, True
     if "label" in columns:
-        name = columns["label"][0]
-        label = _label(values.get(name), name) if kind.labelled else _check_link(values.get(name), name)
+        [name] = columns["label"]
+        if kind.labelled:
+            label = _label(values.get(name), name)
+        else:
+            is_linked = _read_link(values.get(name), name) == 1
     texts: dict[str, str] = {}
     for role in ("anchor", "positive", "negative", "text"):
         if role in columns:
@@ -370,7 +202,7 @@ def _make_row(record: Record, source: Source, kind: Kind, columns: dict[str, tup
     if own and values.get(own) in NO_VALUES:
         group = None
     group = _WHOLE.sub(r"\1", group) if group else None  # numbers beside empty cells are written with ".0"
-    return Row(anchor, positive, texts.get("negative") or None, label, score, group, split)
+    return Row(anchor, positive, texts.get("negative") or None, label, score, is_linked, group, record.split)
 
 
 def _check_text(value: Any, column: str) -> str:
@@ -387,20 +219,15 @@ def _read_text(value: Any, column: str) -> str:
     return text
 
 
-def _read_link(value: Any) -> str:
-    """Return the label of a pair as text: 0, 1, "" if it is missing, or what else it says."""
-    missing = value is None or value != value or value in NO_VALUES
-    text = "" if missing else str(value).strip().lower()
-    return {"true": LINKED, "false": UNLINKED}.get(text, _WHOLE.sub(r"\1", text))
-
-
-def _check_link(value: Any, column: str) -> str | None:
-    """Return `UNLINKED`, or None if the label says that the texts of a pair are linked."""
-    link = _read_link(value)
-    if link not in (UNLINKED, LINKED):
-        reason = f"a label of a pair is 1 (linked) or 0, not {link[:40]!r}" if link else "no label"
-        raise UnusableError(column, reason)
-    return UNLINKED if link == UNLINKED else None
+def _read_link(value: Any, column: str) -> int:
+    """Return the label of a pair."""
+    try:
+        link = as_link(value)
+    except BadRowError as error:
+        raise UnusableError(column, str(error)) from error
+    if link is None:
+        raise UnusableError(column, "no label")
+    return link
 
 
 def _label(value: Any, column: str) -> str:
@@ -419,12 +246,12 @@ def _label(value: Any, column: str) -> str:
 
 
 def _score(value: Any, column: str, kind: Kind) -> float:
+    if kind.binary:
+        return _read_link(value, column)
     try:
         score = float(value)
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
         raise UnusableError(column, f"no number: {str(value)[:40]!r}")
-    if kind.binary and score not in (0, 1):
-        raise UnusableError(column, f"a score of kind {kind.name} is 0 or 1, not {score:g}")
     return score

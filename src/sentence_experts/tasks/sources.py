@@ -1,0 +1,194 @@
+"""The records of a dataset: from files, tables in memory, hub datasets and corpora, with their splits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pyarrow.parquet as pq
+
+from sentence_experts.cells import BadRowError
+from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.errors import InputError, require
+from sentence_experts.pairs.config import OTHER_NAMES
+from sentence_experts.pairs.pair_tables import is_no_and_yes, read_split
+from sentence_experts.pairs.table_folder import parquet_hash
+from sentence_experts.storage import sha256_file
+from sentence_experts.table_files import Row as Values
+from sentence_experts.tables import check_columns, class_names, read_columns, read_rows, to_arrow
+from sentence_experts.tasks.task_file import Kind, Source, Split
+
+# A corpus holds lists of these; a label is one of them.
+CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
+PAPER_ID = "paper_id"
+
+logger = logging.getLogger(__name__)
+
+
+class Record(NamedTuple):
+    """A record of a source: its place, its split if the source has splits, and column -> value."""
+
+    place: str
+    split: str | None
+    values: Values | BadRowError
+
+
+class Records(NamedTuple):
+    """The splits that a source has, its records, and its description for the manifest."""
+
+    splits: tuple[str, ...]
+    records: list[Record]
+    described: dict[str, Any]
+
+
+class _Table(NamedTuple):
+    """One table of a source, not read yet."""
+
+    where: str  # in messages
+    columns: Sequence[str]
+    records: Iterable[Record]
+
+
+def read_records(source: Source, kind: Kind, folder: Path) -> Records:
+    """Read the records of a source whose paths are relative to `folder`; retracted papers are bad ones.
+
+    Raises:
+        InputError: a file, corpus or hub dataset that is not there or lacks a column.
+    """
+    names = [name for own in source.columns(kind).values() for name in own]
+    wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+    # If these are classes of the datasets library that say no and yes, they are numbers.
+    scores = () if kind.labelled else (source.score or "score", source.label or "label")
+    if source.corpus is not None:
+        tables, described = _open_corpus(resolve_path(source.corpus, folder), wanted)
+    elif source.hub is not None:
+        tables, described = _open_hub(source, kind, wanted, folder, scores)
+    elif source.table is not None:
+        tables, described = _open_table(source.table, scores)
+    else:
+        tables, described = _open_files(source, folder, scores)
+    for table in tables.values():
+        check_columns(table.where, wanted, table.columns)
+    others = [_find_others(table, wanted, kind) for table in tables.values()]
+    if None in tables:
+        return _divide(tables[None], others[0], described)
+    records = [record for table in tables.values() for record in table.records]
+    return Records(tuple(map(str, tables)), records, described)
+
+
+def resolve_path(written: str, folder: Path) -> Path:
+    """Return a path of a task file in `folder`, with ${VAR} replaced; InputError if it is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise InputError(f"{written}: the environment variable {match[1]} is not set")
+        return os.environ[match[1]]
+
+    return folder / Path(re.sub(r"\$\{(\w+)\}", value, written)).expanduser()
+
+
+# The split of a table -> the table; None: it is the only one, and not split yet.
+_Opened = tuple[dict[str | None, _Table], dict[str, Any]]
+
+
+def _open_files(source: Source, folder: Path, scores: Sequence[str]) -> _Opened:
+    given = {None: source.file} if source.file else source.files or {}
+    tables, files = dict[str | None, _Table](), {}
+    for split, written in given.items():
+        path = resolve_path(written, folder)
+        columns = read_columns(path)
+        files[split] = {"name": path.name, "sha256": sha256_file(path)}
+        tables[split] = _Table(str(path), columns, _number_rows(f"{path.name} ", path, split, scores))
+    return tables, {"file": files[None]} if None in files else {"files": files}
+
+
+def _open_table(given: Any, scores: Sequence[str]) -> _Opened:
+    table = to_arrow(given)
+    described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
+    opened = _Table("the table", table.column_names, _number_rows("", given, None, scores))
+    return {None: opened}, {"table": described}
+
+
+def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path, scores: Sequence[str]) -> _Opened:
+    require("datasets", "models")
+    from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
+
+    hub = str(source.hub)
+    local = resolve_path(hub, folder)
+    loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
+    named = {str(split): name for split, name in (source.splits or {}).items()}
+    usual = {OTHER_NAMES.get(name, name): name for name in loaded} | {name: name for name in loaded}
+    splits = named or {name: usual[name] for name in get_args(Split) if name in usual}
+    unknown = [name for name in splits.values() if name not in loaded]
+    if unknown or not splits:
+        what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
+        raise InputError(f"{hub} has {what}; it has {', '.join(loaded)}: name splits: {{train: ...}}")
+    # A dataset with nothing but "train" has not been split yet.
+    is_whole = set(splits) == {"train"} and not named
+    tables = dict[str | None, _Table]()
+    for split, name in splits.items():
+        table, own = loaded[name], None if is_whole else split
+        read = [
+            column  # others may be pictures or sounds
+            for column in table.column_names
+            if column in (*wanted, PAPER_ID) or column.strip().lower() in (*kind.optional, "split")
+        ]
+        rows = _number_rows(f"{hub} {name} ", table.select_columns(read), own, scores)
+        tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows)
+    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
+    return tables, {"hub": hub, "config": source.config, "fingerprints": fingerprints}
+
+
+def _open_corpus(path: Path, wanted: list[str]) -> _Opened:
+    corpus = CorpusFolder.open(path)
+    check_columns(str(corpus.path), wanted, sorted({*PAPERS_SCHEMA.names, *CORPUS_ALIASES}))
+
+    def records() -> Iterator[Record]:
+        with pq.ParquetFile(corpus.papers) as file:
+            for paper in (paper for batch in file.iter_batches() for paper in batch.to_pylist()):
+                values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
+                if paper["retracted"]:
+                    values = BadRowError("the paper was retracted")
+                yield Record(f"{corpus.path.name} {paper[PAPER_ID]}", None, values)
+
+    table = _Table(str(corpus.path), wanted, records())
+    return {None: table}, {"corpus": {"fingerprint": corpus.fingerprint()}}
+
+
+def _number_rows(where: str, data: Any, split: str | None, scores: Sequence[str]) -> Iterator[Record]:
+    """Yield the rows of a table by their numbers; `scores` whose classes say no and yes are 0 and 1."""
+    known = {name: each for name, each in class_names(data).items() if name in scores and is_no_and_yes(each)}
+    for number, row in enumerate(read_rows(data), start=1):
+        if isinstance(row, dict):
+            row = row | {name: each.index(row[name]) for name, each in known.items() if row[name] in each}
+        yield Record(f"{where}row {number}", split, row)
+
+
+def _find_others(table: _Table, wanted: Sequence[str], kind: Kind) -> list[str]:
+    """Return the columns beside the wanted ones; log those that are not read."""
+    others = [name for name in table.columns if name not in wanted]
+    if unread := [name for name in others if name.strip().lower() not in (*kind.optional, "split")]:
+        listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
+        logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
+    return others
+
+
+def _divide(table: _Table, others: Sequence[str], described: dict[str, Any]) -> Records:
+    """Return a table with the splits that one of its other columns gives its records, if it is `split`."""
+    named = [name for name in others if name.strip().lower() == "split"]
+    if not named:
+        return Records((), list(table.records), described)
+    split = "split" if "split" in named else named[0]
+    divided = []
+    for record in table.records:
+        cells = {} if isinstance(record.values, BadRowError) else record.values
+        # Spreadsheets end in empty rows.
+        own = read_split(cells.get(split), table.where) if any(cells.values()) else None
+        divided.append(record._replace(split=own))
+    given = {record.split for record in divided}
+    splits = tuple(name for name in get_args(Split) if name in given)
+    return Records(splits, divided, {**described, "splits": splits})
