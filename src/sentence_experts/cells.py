@@ -23,7 +23,7 @@ _OPENING: Final = ("[", "{", "(", "frozenset(", "array(", "Index(")
 _CLOSING: Final = ("]", "}", ")")
 # "<ArrowStringArray>" before the values, "Length: 2, dtype: str" or "dtype='<U1')" behind them.
 _CLASS_OF_ARRAY: Final = re.compile(r"^<\w*Array>\s*")
-_LENGTH_OF_ARRAY: Final = re.compile(r"\s*Length: \d+, dtype: [\w\[\]]+$")
+_LENGTH_OF_ARRAY: Final = re.compile(r"Length: \d+, dtype: [\w\[\]]+$")
 _KIND_OF_ARRAY: Final = re.compile(r",\s*dtype=[^()]*(?=\)$)")
 # Strings are "'" here: "['a' 'b']" is "['']".
 _FLAT: Final = re.compile(
@@ -96,7 +96,7 @@ def parse_list(text: str) -> list[Any] | None:
     """
     text = text.strip()
     for around in (_CLASS_OF_ARRAY, _LENGTH_OF_ARRAY, _KIND_OF_ARRAY):
-        text = around.sub("", text)
+        text = around.sub("", text).strip()
     if not text.startswith(_OPENING) or not text.endswith(_CLOSING):
         return None
     readers = (json.loads, _read_strings, ast.literal_eval) if text[0] == "[" else (_read_strings,)

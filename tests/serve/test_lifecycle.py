@@ -181,6 +181,47 @@ def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_again(
     assert len(found) == 2
 
 
+@pytest.mark.parametrize("as_link", [True, False])
+def test_a_folder_that_leaves_and_returns_while_it_is_loaded(
+    experts_model: Path, other_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_link: bool
+) -> None:
+    """Its files are the same before and after, and those that were read may be another model's."""
+    folders = [shutil.copytree(each, tmp_path / each.name) for each in (experts_model, other_folder)]
+    place = tmp_path / "served"
+    options = {"max_resident_experts": 1, "device": "cpu"}
+    expected = load(experts_model, **options).encode("a text", prompt_name=EXPERTS[0])
+
+    def put(folder: Path) -> None:
+        if as_link:
+            (tmp_path / "next").symlink_to(folder)
+            (tmp_path / "next").rename(place)
+        else:
+            folder.rename(place)
+
+    def take() -> None:
+        if not as_link:
+            place.rename(folders[turns[0]])
+
+    turns, find, found = [0], WeightFiles.find.__func__, list[str]()
+
+    def find_late(kind: type[WeightFiles], source: str, **hub: Any) -> WeightFiles:
+        found.append(source)
+        if len(found) > 1:
+            return find(kind, source, **hub)
+        for turn in (1, 0):
+            take()
+            turns[0] = turn
+            put(folders[turn])
+            if turn:
+                files = find(kind, source, **hub)
+        return files
+
+    put(folders[0])
+    monkeypatch.setattr(WeightFiles, "find", classmethod(find_late))
+    [served] = Models({"m": str(place)}, LoadConfig.of(**options))
+    assert np.allclose(served.model.encode("a text", prompt_name=EXPERTS[0]), expected, atol=1e-6)
+
+
 def test_a_model_that_changes_whenever_it_is_loaded_is_not_served(
     experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 import sentence_experts
-from helpers.small_tasks import moods, questions
+from helpers.small_tasks import moods, questions, write_rows
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.compile import compile_tasks
@@ -266,3 +266,128 @@ def test_table_without_a_column_is_refused() -> None:
     frame = pd.DataFrame(moods(60)).drop(columns="label")
     with pytest.raises(InputError, match=r"tasks\.mood\.datasets\.moods: the table lacks the column label"):
         compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": frame}}})
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_numbers_of_papers_are_groups(tmp_path: Path, as_file: bool) -> None:
+    rows = [{**row, "paper_id": n // 4} for n, row in enumerate(moods(80))]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    source = {"file": str(tmp_path / "rows.jsonl")} if as_file else pd.DataFrame(rows)
+    made = compile_tasks(
+        {"t": {"kind": "classification", "datasets": {"d": source}}}, fractions=[0.4, 0.3, 0.3]
+    )
+    papers = {row["text"]: row["paper_id"] for row in rows}
+    homes = [{papers[text] for text in made.texts("t", "d", split)["text"].to_pylist()} for split in SPLITS]
+    assert sum(map(len, homes)) == 20
+
+
+def test_a_table_without_labels_beside_one_with_them_is_linked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
+    pairs[["anchor", "positive"]][:30].assign(label=1).to_csv(tmp_path / "train.csv", index=False)
+    pairs[["anchor", "positive"]][30:].to_csv(tmp_path / "test.csv", index=False)
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    made = compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"files": files}}}})
+    assert made.pairs("t", "d", "test").num_rows == 30
+    assert "30 rows count as linked, as their table has no column label" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"label": [None] * 60}, "the column label; it is empty"),
+        ({"negative": [0, 1] * 30}, "the column negative; it holds no texts"),
+        ({"negative": ["0", "1.5"] * 30}, "the column negative; it holds no texts"),
+        ({"negative": [{"text": "x"}] * 60}, "the column negative; it holds no texts"),
+        ({"label": [1] * 60, "Label": [0, 1] * 30}, "the column Label"),
+    ],
+)
+def test_columns_that_hold_something_else_are_not_read(
+    columns: dict[str, list[Any]], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
+    plain = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+    for names in (list(columns), list(columns)[::-1]):
+        other = table.assign(**{name: columns[name] for name in names})
+        made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": other}}})
+        assert made.to_pandas().equals(plain.to_pandas())
+        assert f"not read: {message}" in caplog.text
+        caplog.clear()
+
+
+@pytest.mark.parametrize(("kind", "key"), [("retrieval", "positive"), ("reranking", "anchor")])
+def test_maxima_count_pairs_with_all_their_negatives(kind: str, key: str) -> None:
+    rows = [
+        {"anchor": f"q{n}", "positive": f"d{n} {k}", "negative": [f"x{n} {k} {m}" for m in range(5)]}
+        for n in range(40)
+        for k in range(2)
+    ]
+    made = compile_tasks(
+        {"t": {"kind": kind, "datasets": {"d": rows}}}, max_train=10, max_eval=4, fractions=[0.5, 0.25, 0.25]
+    )
+    test = made.pairs("t", "d", "test").to_pandas()
+    assert test[key].nunique() == 4
+    assert (test.groupby("positive").size() == 5).all()
+    if kind == "reranking":
+        assert len(test) == 40
+    else:
+        assert made.pairs("t", "d", "train").to_pandas()["positive"].nunique() == 10
+
+
+def test_candidates_of_test_queries_are_not_trained_on() -> None:
+    train = [{"anchor": f"train {n}", "positive": f"document {n}"} for n in range(40)]
+    test = [
+        {
+            "anchor": f"test {n // 4}",
+            "positive": f"document {n}" if n % 4 else f"right {n}",
+            "label": n % 4 == 0,
+        }
+        for n in range(20)
+    ]
+    tasks = {
+        "search": {"kind": "retrieval", "datasets": {"d": {"table": pd.DataFrame(train)}}},
+        "rank": {"kind": "reranking", "datasets": {"e": {"table": pd.DataFrame(test)}}},
+    }
+    made = compile_tasks(tasks, fractions=[0.8, 0.1, 0.1])
+    candidates = set(made.pairs("rank", "e", "test")["negative"].to_pylist())
+    assert len(candidates) == 15
+    trained = made.pairs("search", "d", "train")
+    assert trained.num_rows > 5
+    assert not candidates & set(trained["positive"].to_pylist())
+
+
+def test_groups_of_pairs_of_label_0_are_kept_apart() -> None:
+    rows = [
+        {"anchor": f"q{n}", "positive": f"d{n}", "label": 1, "group": f"g{n}", "split": "train"}
+        for n in range(20)
+    ]
+    rows += [
+        {"anchor": "q0", "positive": "x", "label": 0, "group": "tested", "split": "train"},
+        {"anchor": "q0", "positive": "y", "label": 0, "group": "g0", "split": "train"},
+        {"anchor": "q1", "positive": "z", "label": 0, "group": "tested", "split": "train"},
+        {"anchor": "p", "positive": "d", "label": 1, "group": "tested", "split": "test"},
+    ]
+    made = compile_tasks(
+        {"t": {"kind": "pairs", "datasets": {"d": {"table": pd.DataFrame(rows), "group": "group"}}}}
+    ).to_pandas()
+    assert set(made["negative"].dropna()) == {"y"}
+    assert sorted(made["anchor"]) == sorted([f"q{n}" for n in range(20)] + ["p"])
+
+
+def test_negatives_of_a_pair_of_label_0_are_its_anchors() -> None:
+    rows = [
+        {"anchor": "q", "positive": "right", "label": 1, "negative": None},
+        {"anchor": "q", "positive": "wrong", "label": 0, "negative": ["worse", "worst"]},
+    ]
+    made = compile_tasks({"t": {"kind": "reranking", "datasets": {"d": rows}}}).to_pandas()
+    assert sorted(made["negative"]) == ["worse", "worst", "wrong"]
+    assert set(made["positive"]) == {"right"}
+
+
+def test_a_folder_knows_the_columns_that_were_found(tmp_path: Path) -> None:
+    table = _long_table(60)
+    tasks = {"t": {"kind": "pairs", "datasets": {"d": {"table": table}}}}
+    made = compile_tasks(tasks, out=tmp_path / "tasks")
+    assert made.manifest["datasets"]["t"]["d"]["source"]["found"] == {"label": "label"}

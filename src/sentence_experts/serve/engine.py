@@ -106,8 +106,7 @@ class EmbeddingEngine:
                     logger.warning(f"{served.name}: {error}")
                     raise RequestError(500, "the model could not encode these texts") from error
                 # The model's folder was replaced, and an expert that waited there is gone.
-                for route in {*routes} - {None}:
-                    newer.find_route(str(route), "route")
+                routes = [route and newer.find_route(route, "route") for route in routes]
                 served = newer
         known = served.known.prompts  # clients choose the names of blends, and figures are per name
         names = [each if each is None or each in known else "blend" for each in embedded.routes]

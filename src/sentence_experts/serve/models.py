@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -243,6 +245,7 @@ class Models:
             if _state_of(source.place) == source.loaded:
                 return model
             del model  # its weights may be those of two models
+            gc.collect()  # its parts refer to each other
             logger.warning(f"{name}: {source.place} changed while it was loaded")
         raise InputError(f"{source.place}: changed whenever it was loaded; wait until it is written")
 
@@ -250,6 +253,9 @@ class Models:
         config = self._config
         if not isinstance(place, str):
             return ServedModel(name, BatchEncoder.open(place, config).model)
+        if Path(place).is_dir():
+            # A link may lead elsewhere and back meanwhile; experts that are read later are here too.
+            place = os.path.realpath(place)
         if config.partial and (known := KnownRoutes.read(place)) is not None and not known.experts:
             given = config.model_dump(exclude_unset=True)
             config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
@@ -268,7 +274,8 @@ def _state_of(place: Any) -> Any:
     folder = Path(place)
     try:
         files = sorted([*folder.iterdir(), *folder.glob("*/*")])
-        return folder.stat().st_ino, [(str(file), file_state(file)) for file in files]
+        # Renaming a folder away and back changes its own state alone.
+        return folder.resolve(), file_state(folder), [(str(file), file_state(file)) for file in files]
     except OSError:
         return None
 

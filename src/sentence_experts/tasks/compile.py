@@ -59,7 +59,8 @@ def compile_tasks(
     """Read the datasets of a task file, split them and make pairs.
 
     No text of a validation or test set, of any dataset, is in a training set; nor one of a test set in a
-    validation set.
+    validation set. Negatives of rows to validate or test on may be texts of training, but not candidates to
+    re-rank.
 
     Args:
         source: a task file (YAML), or its content as a mapping; there a dataset may also be a table (pandas,
@@ -196,7 +197,8 @@ def _keep_apart(datasets: list[Dataset]) -> None:
     Within a dataset likewise rows of one group, which splits that are given may tear apart.
     """
     tested, validated = (
-        set().union(*(keys_of(dataset.rows, split) for dataset in datasets)) for split in (TEST, VALIDATION)
+        set().union(*(keys_of(each.rows, split, not each.task.of.trainable) for each in datasets))
+        for split in (TEST, VALIDATION)
     )
     for dataset in datasets:
         for split, seen, later in (
@@ -221,10 +223,10 @@ def _make_tables(
 ) -> tuple[dict[str, pa.Table], dict[str, list[Row]], dict[str, Any]]:
     """Return file name -> table, split -> pairs, and the dataset's entry in the manifest."""
     maxima = dict(zip(SPLITS, (config.max_train, config.max_eval, config.max_eval), strict=True))
-    splits = {
-        split: sample([row for row in dataset.rows if row.split == split], maximum, config.seed)
-        for split, maximum in maxima.items()
-    }
+    splits = {}
+    for split, maximum in maxima.items():
+        own = [row for row in dataset.rows if row.split == split]
+        splits[split] = sample(own, maximum, config.seed, dataset.task.of)
     entry: dict[str, Any] = {
         "source": dataset.described,
         "set_aside": dict(sorted(Counter(str(bad) for _, bad in dataset.bad).items())),

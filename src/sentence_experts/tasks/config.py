@@ -19,10 +19,15 @@ class TasksConfig(Config):
         "Default: 0.8,0.1,0.1",
     )
     max_train: int | None = Field(
-        None, ge=1, description="Maximum number of training rows per dataset (pairs, or labelled texts)"
+        None,
+        ge=1,
+        description="Maximum number of training pairs, each with all its negatives, or texts, per dataset",
     )
     max_eval: int | None = Field(
-        None, ge=1, description="Maximum number of rows per dataset in validation, and in test"
+        None,
+        ge=1,
+        description="Maximum number of pairs, queries to re-rank, or texts, per dataset, in validation and "
+        "in test",
     )
     seed: Seed = 0
 

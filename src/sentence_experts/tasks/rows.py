@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category, normalize
 
 from sentence_experts.cells import NO_VALUES, BadRowError, as_link, as_text, holds_list_of_texts, parse_list
 from sentence_experts.storage import sha256_text
+from sentence_experts.table_files import Row as Values
 from sentence_experts.tasks.sources import PAPER_ID, Record, read_records
 from sentence_experts.tasks.task_file import Kind, Source
 
@@ -45,6 +46,7 @@ class Row(NamedTuple):
     score: float | None = None  # the similarity of the texts of a pair
     is_linked: bool = True  # whether the positive is one
     group: str | None = None  # rows of one group stay in one split
+    negative_group: str | None = None  # of a negative that was a row
     split: str | None = None  # the source's, if it has splits
 
     def texts(self) -> tuple[str, ...]:
@@ -80,49 +82,56 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
     """
-    splits, records, described = read_records(source, kind, folder)
-    columns = _find_columns(records, source, kind)
+    splits, columns, records, described = read_records(source, kind, folder)
+    found = {role for role in columns if role in kind.optional and getattr(source, role) is None}
+    for role in sorted(found):
+        if not _holds(role, columns[role][0], records):
+            found.remove(role)
+            del columns[role]
+    if found:
+        described = {**described, "found": {role: columns[role][0] for role in sorted(found)}}
     reading = Reading(splits, [], [], described)
     unlinked: list[tuple[str, Row]] = []
-    for record in _expand_negatives(records, columns):
+    for record in records:
         try:
-            row = _make_row(record, source, kind, columns)
+            row, negatives = _make_row(record, source, kind, columns)
         except UnusableError as error:
             reading.bad.append((record.place, error))
+            continue
+        if row.is_linked:
+            reading.rows.extend([row._replace(negative=each) for each in negatives] or [row])
         else:
-            if not row.is_linked:
-                unlinked.append((record.place, row))
-            else:
-                reading.rows.append(row)
+            unlinked += [(record.place, row._replace(positive=each)) for each in [row.positive, *negatives]]
     return _add_unlinked(reading, unlinked)
 
 
-def _find_columns(records: list[Record], source: Source, kind: Kind) -> dict[str, tuple[str, ...]]:
-    """Return role -> the columns it is in; a `label` of pairs that was not named must say what is linked."""
-    rows = [each.values for each in records if not isinstance(each.values, BadRowError)]
-    columns = source.columns(kind, list(dict.fromkeys(name for row in rows for name in row)))
-    if "label" in columns and not kind.labelled and source.label is None:
-        name = columns["label"][0]
+def _holds(role: str, name: str, records: list[Record]) -> bool:
+    """Return whether a column that was not named holds what its name says; log it if not."""
+    cells = [record.values.get(name) for record in records if not isinstance(record.values, BadRowError)]
+    lacking = sum(name not in record.values for record in records if isinstance(record.values, dict))
+    if role == "label":
         try:
-            for row in rows:
-                as_link(row.get(name))
+            holds, reason = bool({as_link(each) for each in cells} - {None}), "it is empty"
         except BadRowError as error:
-            logger.info(f"not read: the column {name}; {error}")
-            del columns["label"]
-    return columns
+            holds, reason = False, str(error)
+        if holds and lacking:
+            logger.warning(f"{lacking:,} rows count as linked, as their table has no column {name}")
+    else:
+        holds, reason = any(map(_is_text, cells)), "it holds no texts"
+    if not holds:
+        logger.info(f"not read: the column {name}; {reason}")
+    return holds
 
 
-def _expand_negatives(records: list[Record], columns: dict[str, tuple[str, ...]]) -> Iterator[Record]:
-    """Yield a record for each negative of a record that has a list of them."""
-    name = next(iter(columns.get("negative", ())), "")
-    for record in records:
-        row = {} if isinstance(record.values, BadRowError) else record.values
-        value = row.get(name)
-        listed = parse_list(value) if isinstance(value, str) and holds_list_of_texts(value) else value
-        if isinstance(listed, list):
-            yield from (record._replace(values={**row, name: each}) for each in listed or [None])
-        else:
-            yield record
+def _is_text(cell: Any) -> bool:
+    """Return whether a cell is a text, and no number, or a list."""
+    if not isinstance(cell, str) or not cell.strip() or cell in NO_VALUES:
+        return isinstance(cell, list)
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
@@ -136,17 +145,17 @@ def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
     for place, row in unlinked:
         anchor = (row.split, text_key(row.anchor))
         number = places.get(anchor, -1)
+        reason = "another row links the texts" if (*anchor, text_key(row.positive or "")) in linked else ""
         if number < 0:
-            reason = "0 (not linked), and no row links a text with its anchor"
-            reading.bad.append((place, UnusableError("label", reason)))
-        elif (*anchor, text_key(row.positive or "")) in linked:
-            reading.bad.append(
-                (place, UnusableError("label", "0 (not linked), and another row links the texts"))
-            )
-        elif reading.rows[number].negative is None:
-            reading.rows[number] = reading.rows[number]._replace(negative=row.positive)
+            reason = "no row links a text with its anchor"
+        if reason:
+            reading.bad.append((place, UnusableError("label", f"0 (not linked), and {reason}")))
+            continue
+        added = reading.rows[number]._replace(negative=row.positive, negative_group=row.group)
+        if reading.rows[number].negative is None:
+            reading.rows[number] = added
         else:
-            reading.rows.append(reading.rows[number]._replace(negative=row.positive))
+            reading.rows.append(added)
     return reading
 
 
@@ -172,8 +181,10 @@ def thread(group: str) -> str:
     return " ".join(_REPLY.sub("", group).split()).casefold()
 
 
-def _make_row(record: Record, source: Source, kind: Kind, columns: dict[str, tuple[str, ...]]) -> Row:
-    """Return the row of a record; UnusableError if it gives none."""
+def _make_row(
+    record: Record, source: Source, kind: Kind, columns: dict[str, tuple[str, ...]]
+) -> tuple[Row, list[str]]:
+    """Return the row of a record, and its negatives; UnusableError if it gives none."""
     values = record.values
     if isinstance(values, BadRowError):
         raise UnusableError("", str(values))
@@ -182,27 +193,39 @@ def _make_row(record: Record, source: Source, kind: Kind, columns: dict[str, tup
         [name] = columns["label"]
         if kind.labelled:
             label = _label(values.get(name), name)
-        else:
-            is_linked = _read_link(values.get(name), name) == 1
+        elif name in values:  # where a table lacks the column, all of its rows are linked
+            is_linked = _read_link(values[name], name) == 1
     texts: dict[str, str] = {}
-    for role in ("anchor", "positive", "negative", "text"):
+    for role in ("anchor", "positive", "text"):
         if role in columns:
-            cells = [_read_text(values.get(name), name) for name in columns[role]]
-            text = " ".join(cell for cell in cells if cell and (role != "negative" or cell not in NO_VALUES))
-            if not text and role != "negative":
+            texts[role] = " ".join(filter(None, (_read_text(values[name], name) for name in columns[role])))
+            if not texts[role]:
                 raise UnusableError("+".join(columns[role]), "empty text")
-            texts[role] = text
     anchor, positive = texts["text" if kind.labelled else "anchor"], texts.get("positive")
     scored = "score" in columns
     if positive == anchor and not scored:
         raise UnusableError("+".join(columns["positive"]), "the same text as the anchor")
     score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
-    own = source.group
-    group = thread(_check_text(values.get(own), own)) if own else values.get(PAPER_ID)
-    if own and values.get(own) in NO_VALUES:
-        group = None
-    group = _WHOLE.sub(r"\1", group) if group else None  # numbers beside empty cells are written with ".0"
-    return Row(anchor, positive, texts.get("negative") or None, label, score, is_linked, group, record.split)
+    own = source.group or PAPER_ID
+    group = _check_text(values.get(own), own)
+    group = "" if group in NO_VALUES else thread(group) if source.group else group
+    group = _WHOLE.sub(r"\1", group)  # numbers beside empty cells are written with ".0"
+    row = Row(anchor, positive, None, label, score, is_linked, group or None, split=record.split)
+    return row, _read_negatives(values, columns.get("negative", ()))
+
+
+def _read_negatives(values: Values, names: Sequence[str]) -> list[str]:
+    """Return the negatives of a record: a list's in one column, or the texts of the columns, joined."""
+    cells = [values.get(name) for name in names]
+    if len(cells) == 1:
+        [cell] = cells
+        listed = parse_list(cell) if isinstance(cell, str) and holds_list_of_texts(cell) else cell
+        if isinstance(listed, list):
+            given = [_check_text(each, names[0]) for each in listed]
+            return [text for text in dict.fromkeys(given) if text and text not in NO_VALUES]
+    texts = [_read_text(cell, name) for cell, name in zip(cells, names, strict=True)]
+    joined = " ".join(text for text in texts if text and text not in NO_VALUES)
+    return [joined] if joined else []
 
 
 def _check_text(value: Any, column: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import pyarrow.parquet as pq
@@ -38,19 +39,21 @@ class Record(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The splits that a source has, its records, and its description for the manifest."""
+    """The splits that a source has, role -> the columns it is in, the records, and what the manifest says."""
 
     splits: tuple[str, ...]
+    columns: dict[str, tuple[str, ...]]
     records: list[Record]
     described: dict[str, Any]
 
 
 class _Table(NamedTuple):
-    """One table of a source, not read yet."""
+    """One table of a source, not read yet; its rows have their places."""
 
     where: str  # in messages
     columns: Sequence[str]
-    records: Iterable[Record]
+    rows: Iterable[tuple[str, Values | BadRowError]]
+    classes: Mapping[str, list[str]] = MappingProxyType({})
 
 
 def read_records(source: Source, kind: Kind, folder: Path) -> Records:
@@ -61,23 +64,36 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
     """
     names = [name for own in source.columns(kind).values() for name in own]
     wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
-    # If these are classes of the datasets library that say no and yes, they are numbers.
-    scores = () if kind.labelled else (source.score or "score", source.label or "label")
     if source.corpus is not None:
         tables, described = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
-        tables, described = _open_hub(source, kind, wanted, folder, scores)
+        tables, described = _open_hub(source, kind, wanted, folder)
     elif source.table is not None:
-        tables, described = _open_table(source.table, scores)
+        tables, described = _open_table(source.table)
     else:
-        tables, described = _open_files(source, folder, scores)
+        tables, described = _open_files(source, folder)
     for table in tables.values():
         check_columns(table.where, wanted, table.columns)
-    others = [_find_others(table, wanted, kind) for table in tables.values()]
-    if None in tables:
-        return _divide(tables[None], others[0], described)
-    records = [record for table in tables.values() for record in table.records]
-    return Records(tuple(map(str, tables)), records, described)
+    columns = source.columns(kind, [name for table in tables.values() for name in table.columns])
+    used = dict.fromkeys([*wanted, *(name for own in columns.values() for name in own)])
+    # If these are classes of the datasets library that say no and yes, they are numbers.
+    scores = () if kind.labelled else (*columns.get("score", ()), *columns.get("label", ()))
+    for table in tables.values():
+        _name_unread(table, used)
+    splits, records = tuple(filter(None, tables)), list[Record]()
+    for split, table in tables.items():
+        named = [name for name in table.columns if name not in used and name.strip().lower() == "split"]
+        own = ("split" if "split" in named else named[0]) if split is None and named else None
+        read = _read(table, [*used, PAPER_ID, *([own] if own else [])], scores)
+        if own:
+            divided = list(_divide(read, own, table.where))
+            given = {record.split for record in divided}
+            splits = tuple(name for name in get_args(Split) if name in given)
+            described |= {"splits": splits}
+            records += divided
+        else:
+            records += (record._replace(split=split) for record in read)
+    return Records(splits, columns, records, described)
 
 
 def resolve_path(written: str, folder: Path) -> Path:
@@ -95,25 +111,25 @@ def resolve_path(written: str, folder: Path) -> Path:
 _Opened = tuple[dict[str | None, _Table], dict[str, Any]]
 
 
-def _open_files(source: Source, folder: Path, scores: Sequence[str]) -> _Opened:
+def _open_files(source: Source, folder: Path) -> _Opened:
     given = {None: source.file} if source.file else source.files or {}
     tables, files = dict[str | None, _Table](), {}
     for split, written in given.items():
         path = resolve_path(written, folder)
         columns = read_columns(path)
         files[split] = {"name": path.name, "sha256": sha256_file(path)}
-        tables[split] = _Table(str(path), columns, _number_rows(f"{path.name} ", path, split, scores))
+        tables[split] = _Table(str(path), columns, _number(f"{path.name} ", path), class_names(path))
     return tables, {"file": files[None]} if None in files else {"files": files}
 
 
-def _open_table(given: Any, scores: Sequence[str]) -> _Opened:
+def _open_table(given: Any) -> _Opened:
     table = to_arrow(given)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    opened = _Table("the table", table.column_names, _number_rows("", given, None, scores))
+    opened = _Table("the table", table.column_names, _number("", given), class_names(given))
     return {None: opened}, {"table": described}
 
 
-def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path, scores: Sequence[str]) -> _Opened:
+def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _Opened:
     require("datasets", "models")
     from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
 
@@ -137,8 +153,8 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path, score
             for column in table.column_names
             if column in (*wanted, PAPER_ID) or column.strip().lower() in (*kind.optional, "split")
         ]
-        rows = _number_rows(f"{hub} {name} ", table.select_columns(read), own, scores)
-        tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows)
+        rows = _number(f"{hub} {name} ", table.select_columns(read))
+        tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows, class_names(table))
     fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
     return tables, {"hub": hub, "config": source.config, "fingerprints": fingerprints}
 
@@ -147,48 +163,45 @@ def _open_corpus(path: Path, wanted: list[str]) -> _Opened:
     corpus = CorpusFolder.open(path)
     check_columns(str(corpus.path), wanted, sorted({*PAPERS_SCHEMA.names, *CORPUS_ALIASES}))
 
-    def records() -> Iterator[Record]:
+    def rows() -> Iterator[tuple[str, Values | BadRowError]]:
         with pq.ParquetFile(corpus.papers) as file:
             for paper in (paper for batch in file.iter_batches() for paper in batch.to_pylist()):
                 values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
                 if paper["retracted"]:
                     values = BadRowError("the paper was retracted")
-                yield Record(f"{corpus.path.name} {paper[PAPER_ID]}", None, values)
+                yield f"{corpus.path.name} {paper[PAPER_ID]}", values
 
-    table = _Table(str(corpus.path), wanted, records())
+    table = _Table(str(corpus.path), [*wanted, PAPER_ID], rows())
     return {None: table}, {"corpus": {"fingerprint": corpus.fingerprint()}}
 
 
-def _number_rows(where: str, data: Any, split: str | None, scores: Sequence[str]) -> Iterator[Record]:
-    """Yield the rows of a table by their numbers; `scores` whose classes say no and yes are 0 and 1."""
-    known = {name: each for name, each in class_names(data).items() if name in scores and is_no_and_yes(each)}
+def _number(where: str, data: Any) -> Iterator[tuple[str, Values | BadRowError]]:
     for number, row in enumerate(read_rows(data), start=1):
-        if isinstance(row, dict):
-            row = row | {name: each.index(row[name]) for name, each in known.items() if row[name] in each}
-        yield Record(f"{where}row {number}", split, row)
+        yield f"{where}row {number}", row
 
 
-def _find_others(table: _Table, wanted: Sequence[str], kind: Kind) -> list[str]:
-    """Return the columns beside the wanted ones; log those that are not read."""
-    others = [name for name in table.columns if name not in wanted]
-    if unread := [name for name in others if name.strip().lower() not in (*kind.optional, "split")]:
+def _name_unread(table: _Table, used: Collection[str]) -> None:
+    """Log the columns of a table that are not read."""
+    unread = [name for name in table.columns if name not in used and name.strip().lower() != "split"]
+    if unread := [name for name in unread if name != PAPER_ID]:
         listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
         logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
-    return others
 
 
-def _divide(table: _Table, others: Sequence[str], described: dict[str, Any]) -> Records:
-    """Return a table with the splits that one of its other columns gives its records, if it is `split`."""
-    named = [name for name in others if name.strip().lower() == "split"]
-    if not named:
-        return Records((), list(table.records), described)
-    split = "split" if "split" in named else named[0]
-    divided = []
-    for record in table.records:
+def _read(table: _Table, used: Sequence[str], scores: Sequence[str]) -> Iterator[Record]:
+    """Yield the used cells of each row; those of `scores` whose classes say no and yes are 0 and 1."""
+    known = {name: own for name, own in table.classes.items() if name in scores and is_no_and_yes(own)}
+    own = [name for name in used if name in table.columns]
+    for place, row in table.rows:
+        if isinstance(row, dict):
+            row = {name: row.get(name) for name in own}
+            row |= {name: each.index(row[name]) for name, each in known.items() if row[name] in each}
+        yield Record(place, None, row)
+
+
+def _divide(records: Iterable[Record], column: str, where: str) -> Iterator[Record]:
+    """Yield records with the splits that a column gives them."""
+    for record in records:
         cells = {} if isinstance(record.values, BadRowError) else record.values
         # Spreadsheets end in empty rows.
-        own = read_split(cells.get(split), table.where) if any(cells.values()) else None
-        divided.append(record._replace(split=own))
-    given = {record.split for record in divided}
-    splits = tuple(name for name in get_args(Split) if name in given)
-    return Records(splits, divided, {**described, "splits": splits})
+        yield record._replace(split=read_split(cells[column], where) if any(cells.values()) else None)

@@ -9,6 +9,7 @@ import numpy as np
 from sentence_experts.pairs.splits import find_components
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.rows import Row, text_key
+from sentence_experts.tasks.task_file import Kind
 
 TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
 
@@ -51,38 +52,54 @@ def number_linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
     return [int(number) for number in components[: len(keys)]]
 
 
-def keys_of(rows: Sequence[Row], split: str) -> set[str]:
-    """Return the keys of all texts of a split."""
-    return {text_key(text) for row in rows if row.split == split for text in row.texts()}
+def keys_of(rows: Sequence[Row], split: str, negatives: bool = False) -> set[str]:
+    """Return the keys of all texts of a split, with `negatives` theirs too."""
+    own = [row for row in rows if row.split == split]
+    keys = {text_key(text) for row in own for text in row.texts()}
+    return keys | {text_key(row.negative) for row in own if negatives and row.negative}
 
 
 def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -> tuple[list[Row], int, int]:
     """Remove the rows of `split` that are of one of the `groups` or hold a text whose key is in `seen`.
 
-    Of a negative whose key is, only the negative is removed.
+    Of a negative of which this is true, only the negative is removed; a pair stays once, with its other
+    negatives if it has any.
 
     Returns:
         The rows, the number of removed rows, and the number of removed negatives.
     """
     others: list[Row] = []
-    negatives = 0
+    bare: dict[tuple[str, ...], Row] = {}
+    removed = negatives = 0
     for row in rows:
-        if row.split == split:
-            if row.group in groups or any(text_key(text) in seen for text in row.texts()):
-                continue
-            if row.negative is not None and text_key(row.negative) in seen:
-                row = row._replace(negative=None)
-                negatives += 1
-        others.append(row)
-    return others, len(rows) - len(others), negatives
+        if row.split != split:
+            others.append(row)
+        elif row.group in groups or any(text_key(text) in seen for text in row.texts()):
+            removed += 1
+        elif row.negative and (row.negative_group in groups or text_key(row.negative) in seen):
+            bare.setdefault(row.texts(), row._replace(negative=None, negative_group=None))
+            negatives += 1
+        else:
+            others.append(row)
+    paired = {row.texts() for row in others if row.split == split} if bare else set()
+    return [*others, *(row for texts, row in bare.items() if texts not in paired)], removed, negatives
 
 
-def sample(rows: Sequence[Row], maximum: int | None, seed: int) -> list[Row]:
-    """Sample at most `maximum` rows, in their order; the choice depends only on the seed and their texts."""
+def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:
+    """Sample at most `maximum` labelled or scored texts, pairs with their negatives, or queries to re-rank.
+
+    The rows stay in their order; the choice depends only on the seed and their texts.
+    """
     if maximum is None or len(rows) <= maximum:
         return list(rows)
-    drawn = [(uniform(seed, "\0".join(row.texts())), number) for number, row in enumerate(rows)]
-    return [rows[number] for number in sorted(number for _, number in sorted(drawn)[:maximum])]
+    drawn: dict[Hashable, float] = {}
+    units: list[Hashable] = []
+    for number, row in enumerate(rows):
+        texts = (row.anchor,) if kind.mteb_type == "Reranking" else row.texts()
+        units.append(texts if "negative" in kind.optional else (texts, number))
+        drawn[units[-1]] = uniform(seed, "\0".join(texts))
+    chosen = set(sorted(drawn, key=drawn.__getitem__)[:maximum])
+    return [row for row, unit in zip(rows, units, strict=True) if unit in chosen]
 
 
 def same_label_pairs(rows: Sequence[Row], seed: int) -> tuple[list[Row], list[str]]:

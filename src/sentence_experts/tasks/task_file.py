@@ -114,7 +114,7 @@ class Source(BaseModel):
         wanted = {role: getattr(self, role) or role for role in kind.columns}
         wanted |= {role: names for role in kind.optional if (names := getattr(self, role))}
         used = {name for names in wanted.values() for name in ([names] if isinstance(names, str) else names)}
-        for name in found:
+        for name in sorted(found, key=lambda name: name not in kind.optional):  # first "label", then "Label"
             role = name.strip().lower()
             if role in kind.optional and role not in wanted and name not in (*used, self.group):
                 wanted[role] = name

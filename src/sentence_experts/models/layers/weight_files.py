@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -167,8 +167,9 @@ class WeightFiles:
         except OSError as error:  # it went since it was looked at
             raise _make_change_error(path) from error
         except RuntimeError as error:  # of torch, which opens the file by its path once more
-            if Path(path).exists() and file_state(path) == self.states[path]:
-                raise
+            with suppress(OSError):
+                if file_state(path) == self.states[path]:
+                    raise
             raise _make_change_error(path) from error
 
     def _unchanged(self, name: str) -> str:
