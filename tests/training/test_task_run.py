@@ -75,6 +75,17 @@ def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_
     assert sum(of_tasks) / 3 == pytest.approx(best["eval_validation_mean"])
 
 
+def test_a_metric_that_is_not_used_is_said(
+    tasks: Tasks, task_experts: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    objective = TaskPairs(tasks)
+    routes = find_routes([objective], SHORT, SentenceTransformer(str(base_of(task_experts)), device="cpu"))
+    Validator.of([objective], routes, SHORT)
+    assert "pair_metric" not in caplog.text
+    Validator.of([objective], routes, TrainConfig.of(SHORT, pair_metric="f1_max"))
+    assert "`pair_metric=f1_max` is not used" in caplog.text
+
+
 def test_the_test_split_is_never_read(
     tasks: Tasks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,11 @@ class Validator(SentenceEvaluator):
                     measured.append(PairValidation(table, config.pair_metric))
                     continue
             measured.append(SearchValidation({route: part.validation_pairs(route) for route in own}))
+        if config.pair_metric != "roc_auc" and not any(isinstance(each, PairValidation) for each in measured):
+            logger.warning(
+                f"`pair_metric={config.pair_metric}` is not used: no validation pair has label 0, so nDCG@10 "
+                "is measured"
+            )
         return cls(measured, batch_size=config.batch_size)
 
     @property
