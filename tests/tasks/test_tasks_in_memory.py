@@ -293,6 +293,21 @@ def test_a_table_without_labels_beside_one_with_them_is_linked(
     assert "30 rows count as linked, as their table has no column label" in caplog.text
 
 
+def test_a_column_split_beside_files_of_splits_is_said_not_to_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    pairs = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
+    for split in ("train", "test"):
+        pairs.assign(split="train", **{"Split ": "test"}).to_csv(tmp_path / f"{split}.csv", index=False)
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    with pytest.raises(InputError, match="every training row holds a text"):
+        compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"files": files}}}})
+    assert "train.csv: not read: the columns split, Split \n" in caplog.text
+    made = compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"file": files["train"]}}}})
+    assert set(made.counts["t"]["d"]) == {"train", "validation"}
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

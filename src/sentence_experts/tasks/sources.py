@@ -78,15 +78,14 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
     used = dict.fromkeys([*wanted, *(name for own in columns.values() for name in own)])
     # If these are classes of the datasets library that say no and yes, they are numbers.
     scores = () if kind.labelled else (*columns.get("score", ()), *columns.get("label", ()))
-    for table in tables.values():
-        _name_unread(table, used)
     splits, records = tuple(filter(None, tables)), list[Record]()
     for split, table in tables.items():
         named = [name for name in table.columns if name not in used and name.strip().lower() == "split"]
-        own = ("split" if "split" in named else named[0]) if split is None and named else None
-        read = _read(table, [*used, PAPER_ID, *([own] if own else [])], scores)
+        own = [name for name in named if name == "split"] or named[:1] if split is None else []
+        _name_unread(table, [*used, PAPER_ID, *own])
+        read = _read(table, [*used, PAPER_ID, *own], scores)
         if own:
-            divided = list(_divide(read, own, table.where))
+            divided = list(_divide(read, own[0], table.where))
             given = {record.split for record in divided}
             splits = tuple(name for name in get_args(Split) if name in given)
             described |= {"splits": splits}
@@ -182,8 +181,7 @@ def _number(where: str, data: Any) -> Iterator[tuple[str, Values | BadRowError]]
 
 def _name_unread(table: _Table, used: Collection[str]) -> None:
     """Log the columns of a table that are not read."""
-    unread = [name for name in table.columns if name not in used and name.strip().lower() != "split"]
-    if unread := [name for name in unread if name != PAPER_ID]:
+    if unread := [name for name in table.columns if name not in used]:
         listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
         logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
 
