@@ -18,7 +18,6 @@ NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL")  # as pandas and
 HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
-_LINKS: Final = (("0", "0.0", "false"), ("1", "1.0", "true"))
 _OPENING: Final = ("[", "{", "(", "frozenset(", "array(", "Index(")
 _CLOSING: Final = ("]", "}", ")")
 # "<ArrowStringArray>" before the values, "Length: 2, dtype: str" or "dtype='<U1')" behind them.
@@ -62,7 +61,7 @@ def as_link(value: Any) -> int | None:
     Raises:
         BadRowError: it says something else.
 
-    >>> as_link(1.0), as_link("0.0"), as_link("True"), as_link("nan")
+    >>> as_link(1.0), as_link("0.00"), as_link("True"), as_link("nan")
     (1, 0, 1, None)
     """
     if value is None or value != value:
@@ -70,9 +69,11 @@ def as_link(value: Any) -> int | None:
     text = str(value).strip()
     if not text or text in NO_VALUES:
         return None
-    for link, written in enumerate(_LINKS):
-        if text.lower() in written:
-            return link
+    if text.lower() in ("true", "false"):
+        return int(text.lower() == "true")
+    with suppress(ValueError):
+        if (number := float(text)) in (0, 1):
+            return int(number)
     raise BadRowError(f"a label of a pair is 1 (linked) or 0, not {text[:40]!r}")
 
 
@@ -119,12 +120,12 @@ def _read_strings(text: str) -> list[str]:
 def holds_list_of_texts(text: str) -> bool:
     """Return whether a cell holds a list of texts, as a spreadsheet writes it, in place of one.
 
-    >>> holds_list_of_texts("['rice', 'oak']"), holds_list_of_texts("[Rice and oak.]")
-    (True, False)
+    >>> holds_list_of_texts("['rice', 'oak']"), holds_list_of_texts("[]"), holds_list_of_texts("[Rice.]")
+    (True, True, False)
     """
     # Not "(": a remark may stand in brackets and quotation marks.
     items = parse_list(text) if text.lstrip().startswith(("[", "{")) else None
-    return bool(items) and all(isinstance(each, str) for each in items or ())
+    return items is not None and all(each is None or isinstance(each, str) for each in items)
 
 
 def as_identifier(value: Any) -> str | None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import unicodedata
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +236,7 @@ def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(
     assert "not read: the column rating" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "label", [float, str, bool, lambda each: str(float(each)), lambda each: str(bool(each))]
-)
+@pytest.mark.parametrize("label", [float, str, bool, Decimal, "{:.2f}".format, lambda each: str(bool(each))])
 def test_labels_may_be_written_in_many_ways(tmp_path: Path, label: Callable[[int], Any]) -> None:
     rows = questions().assign(label=[int(n % 3 > 0) for n in range(60)])
     other = rows.assign(label=[label(each) for each in rows["label"]])

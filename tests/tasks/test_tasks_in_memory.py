@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
@@ -78,7 +79,9 @@ def _long_table(count: int = 20) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("kind", ["reranking", "retrieval", "pairs"])
-@pytest.mark.parametrize("label", [int, float, str, bool, lambda each: str(bool(each)).upper()])
+@pytest.mark.parametrize(
+    "label", [int, float, str, bool, lambda each: str(bool(each)).upper(), "{:.2f}".format]
+)
 def test_pairs_of_label_0_are_negatives(kind: str, label: Callable[[bool], Any]) -> None:
     table = _long_table()
     table["label"] = [label(int(each)) for each in table["label"]]
@@ -91,7 +94,7 @@ def test_pairs_of_label_0_are_negatives(kind: str, label: Callable[[bool], Any])
         )
     )
     made = []
-    for source in (table, wide):
+    for source in (table, pa.Table.from_pandas(table).to_reader(), wide):
         tasks = compile_tasks({"t": {"kind": kind, "datasets": {"d": source}}}, fractions=[0.4, 0.3, 0.3])
         frame = tasks.to_pandas()
         made.append(
@@ -99,7 +102,8 @@ def test_pairs_of_label_0_are_negatives(kind: str, label: Callable[[bool], Any])
         )
     assert {positive.split()[0] for _, _, positive, _ in made[0]} == {"answer"}
     assert {negative.split()[0] for *_, negative in made[0] if negative} == {"text"}
-    assert {row for row in made[0] if row[3]} == made[1]
+    assert {row for row in made[0] if row[3]} == made[2]
+    assert made[0] == made[1]
 
 
 def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,7 +123,7 @@ def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) ->
 
 def test_lists_of_negatives_are_rows_of_one_each(tmp_path: Path) -> None:
     table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
-    table["negative"] = [[f"no {n}", f"none {n}"] for n in range(60)]
+    table["negative"] = [[f"no {n}", f"none {n}"] if n % 3 else [] for n in range(60)]
     table.to_csv(tmp_path / "pairs.csv", index=False)
     made = [
         compile_tasks({"t": {"kind": "reranking", "datasets": {"d": source}}}).to_pandas()
@@ -127,7 +131,7 @@ def test_lists_of_negatives_are_rows_of_one_each(tmp_path: Path) -> None:
     ]
     assert made[0].equals(made[2])
     assert made[1].equals(made[2])
-    assert len(made[0]) == 120
+    assert len(made[0]) == 100
 
 
 def test_a_pair_that_is_linked_and_not_is_linked() -> None:
@@ -291,6 +295,38 @@ def test_a_table_without_labels_beside_one_with_them_is_linked(
     made = compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"files": files}}}})
     assert made.pairs("t", "d", "test").num_rows == 30
     assert "30 rows count as linked, as their table has no column label" in caplog.text
+
+
+def test_columns_of_several_files_may_differ_in_case(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = _long_table(20)
+    rows[:40].to_csv(tmp_path / "train.csv", index=False)
+    rows[40:].rename(columns={"label": "LABEL"}).to_csv(tmp_path / "test.csv", index=False)
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    made = compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"files": files}}}})
+    test = made.pairs("t", "d", "test").to_pandas()
+    assert {positive.split()[0] for positive in test["positive"]} == {"answer"}
+    assert test["negative"].nunique() == 30
+    assert not caplog.text
+
+
+def test_labels_of_several_kinds_are_said_not_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    table = _long_table().astype({"label": int})
+    table.loc[5, "label"] = 9
+    compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": table}}}, fractions=[0.4, 0.3, 0.3])
+    assert "not read: the column label; a label of a pair is 1 (linked) or 0, not '9'" in caplog.text
+
+
+def test_a_pair_of_two_groups_is_of_both() -> None:
+    rows = [
+        {"anchor": f"q{n // 2}", "positive": f"d{n // 2}", "group": f"g{n}", "split": "train"}
+        for n in range(40)
+    ]
+    rows += [{"anchor": "p", "positive": "d", "group": "g7", "split": "test"}]
+    source = {"table": pd.DataFrame(rows), "group": "group"}
+    made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": source}}}).to_pandas()
+    assert sorted(made["anchor"]) == sorted(["p", *(f"q{n}" for n in range(20) if n != 3)])
 
 
 def test_a_column_split_beside_files_of_splits_is_said_not_to_be_read(

@@ -42,7 +42,7 @@ ALIASES = {
 }
 # Purposes that protocols must name for every text; a model without routes has no use for them.
 PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
-_ATTEMPTS = 3  # at loading a model whose folder changes meanwhile
+_ATTEMPTS, _PAUSE = 3, 0.5  # at loading a model whose folder changes meanwhile; seconds between them
 WATCH_SECONDS = 2.0  # time between checks of the folders; a changed one must be the same in two checks
 
 
@@ -247,6 +247,7 @@ class Models:
             del model  # its weights may be those of two models
             gc.collect()  # its parts refer to each other
             logger.warning(f"{name}: {source.place} changed while it was loaded")
+            time.sleep(_PAUSE)
         raise InputError(f"{source.place}: changed whenever it was loaded; wait until it is written")
 
     def _load_once(self, place: str | SentenceTransformer, name: str) -> ServedModel:

@@ -121,6 +121,8 @@ def _compile(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
             _read(dataset, folder, config)
             advance()
     _keep_apart(datasets)
+    for dataset in datasets:
+        _drop_repeats(dataset)
     tables: dict[str, pa.Table] = {}
     counts: dict[str, dict[str, Any]] = {task: {} for task in task_file.tasks}
     entries: dict[str, dict[str, Any]] = {task: {} for task in task_file.tasks}
@@ -157,10 +159,6 @@ def _read(dataset: Dataset, folder: Path, config: TasksConfig) -> None:
     if not dataset.rows:
         first = f", the first since: {dataset.bad[0][0]}: {dataset.bad[0][1]}" if dataset.bad else ""
         raise InputError(f"{dataset.where}: no row can be used; {len(dataset.bad)} were set aside{first}")
-    if kind.trainable and not kind.labelled:  # labelled and scored rows stay as they were published
-        distinct = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
-        dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
-        dataset.rows = list(reversed(distinct.values()))
     _split(dataset, splits, config)
 
 
@@ -213,6 +211,14 @@ def _keep_apart(datasets: list[Dataset]) -> None:
             raise InputError(
                 f"{dataset.where}: every training row holds a text, or is of a group, that is evaluated on"
             )
+
+
+def _drop_repeats(dataset: Dataset) -> None:
+    """Keep one row of each pair and negative; labelled and scored rows stay as they were published."""
+    if dataset.task.of.trainable and not dataset.task.of.labelled:
+        distinct = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
+        dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
+        dataset.rows = list(reversed(distinct.values()))
 
 
 # ---- tables of one dataset -----------------------------------------------------------------------

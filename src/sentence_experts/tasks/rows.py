@@ -109,18 +109,25 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
     """Return whether a column that was not named holds what its name says; log it if not."""
     cells = [record.values.get(name) for record in records if not isinstance(record.values, BadRowError)]
     lacking = sum(name not in record.values for record in records if isinstance(record.values, dict))
+    level, reason = logging.INFO, ""
     if role == "label":
-        try:
-            holds, reason = bool({as_link(each) for each in cells} - {None}), "it is empty"
-        except BadRowError as error:
-            holds, reason = False, str(error)
-        if holds and lacking:
+        links = set()
+        for cell in cells:
+            try:
+                links.add(as_link(cell))
+            except BadRowError as error:
+                reason = reason or str(error)
+        if reason and {0, 1} <= links:
+            level = logging.WARNING
+        if not links - {None}:
+            reason = reason or "it is empty"
+        if lacking and not reason:
             logger.warning(f"{lacking:,} rows count as linked, as their table has no column {name}")
-    else:
-        holds, reason = any(map(_is_text, cells)), "it holds no texts"
-    if not holds:
-        logger.info(f"not read: the column {name}; {reason}")
-    return holds
+    elif not any(map(_is_text, cells)):
+        reason = "it holds no texts"
+    if reason:
+        logger.log(level, f"not read: the column {name}; {reason}")
+    return not reason
 
 
 def _is_text(cell: Any) -> bool:

@@ -62,8 +62,8 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
     """
-    names = [name for own in source.columns(kind).values() for name in own]
-    wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+    named = [name for own in source.columns(kind).values() for name in own]
+    wanted = list(dict.fromkeys([*named, *([source.group] if source.group else [])]))
     if source.corpus is not None:
         tables, described = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
@@ -75,17 +75,21 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
     for table in tables.values():
         check_columns(table.where, wanted, table.columns)
     columns = source.columns(kind, [name for table in tables.values() for name in table.columns])
-    used = dict.fromkeys([*wanted, *(name for own in columns.values() for name in own)])
+    found = [role for role in columns if role in kind.optional and getattr(source, role) is None]
     # If these are classes of the datasets library that say no and yes, they are numbers.
     scores = () if kind.labelled else (*columns.get("score", ()), *columns.get("label", ()))
     splits, records = tuple(filter(None, tables)), list[Record]()
     for split, table in tables.items():
-        named = [name for name in table.columns if name not in used and name.strip().lower() == "split"]
-        own = [name for name in named if name == "split"] or named[:1] if split is None else []
-        _name_unread(table, [*used, PAPER_ID, *own])
-        read = _read(table, [*used, PAPER_ID, *own], scores)
-        if own:
-            divided = list(_divide(read, own[0], table.where))
+        # A column that is found has the name it has in the first table, also where that differs in case.
+        own = source.columns(kind, table.columns)
+        names = {name: name for name in (*wanted, PAPER_ID)}
+        names |= {columns[role][0]: own[role][0] for role in found if role in own}
+        column = None if split is not None or source.hub else _find_split(table, names.values())
+        names |= {} if column is None else {column: column}
+        _name_unread(table, names.values())
+        read = _read(table, names, scores)
+        if column is not None:
+            divided = list(_divide(read, column, table.where))
             given = {record.split for record in divided}
             splits = tuple(name for name in get_args(Split) if name in given)
             described |= {"splits": splits}
@@ -124,7 +128,7 @@ def _open_files(source: Source, folder: Path) -> _Opened:
 def _open_table(given: Any) -> _Opened:
     table = to_arrow(given)
     described = {"rows": table.num_rows, "sha256": parquet_hash(table)}
-    opened = _Table("the table", table.column_names, _number("", given), class_names(given))
+    opened = _Table("the table", table.column_names, _number("", table), class_names(given))
     return {None: opened}, {"table": described}
 
 
@@ -150,7 +154,7 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _O
         read = [
             column  # others may be pictures or sounds
             for column in table.column_names
-            if column in (*wanted, PAPER_ID) or column.strip().lower() in (*kind.optional, "split")
+            if column in (*wanted, PAPER_ID) or column.strip().lower() in kind.optional
         ]
         rows = _number(f"{hub} {name} ", table.select_columns(read))
         tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows, class_names(table))
@@ -186,13 +190,26 @@ def _name_unread(table: _Table, used: Collection[str]) -> None:
         logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
 
 
-def _read(table: _Table, used: Sequence[str], scores: Sequence[str]) -> Iterator[Record]:
-    """Yield the used cells of each row; those of `scores` whose classes say no and yes are 0 and 1."""
-    known = {name: own for name, own in table.classes.items() if name in scores and is_no_and_yes(own)}
-    own = [name for name in used if name in table.columns]
+def _find_split(table: _Table, used: Collection[str]) -> str | None:
+    """Return the column that gives the splits of rows, if a table has one."""
+    named = [name for name in table.columns if name not in used and name.strip().lower() == "split"]
+    return next((name for name in named if name == "split"), next(iter(named), None))
+
+
+def _read(table: _Table, names: Mapping[str, str], scores: Sequence[str]) -> Iterator[Record]:
+    """Yield the cells of some columns, by their names here: name -> column.
+
+    Those of `scores` whose classes say no and yes are 0 and 1.
+    """
+    names = {name: own for name, own in names.items() if own in table.columns}
+    known = {
+        name: classes
+        for name in scores
+        if name in names and is_no_and_yes(classes := table.classes.get(names[name], []))
+    }
     for place, row in table.rows:
         if isinstance(row, dict):
-            row = {name: row.get(name) for name in own}
+            row = {name: row.get(own) for name, own in names.items()}
             row |= {name: each.index(row[name]) for name, each in known.items() if row[name] in each}
         yield Record(place, None, row)
 

@@ -70,11 +70,12 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     """
     others: list[Row] = []
     bare: dict[tuple[str, ...], Row] = {}
+    torn = {row.texts() for row in rows if row.split == split and row.group in groups}
     removed = negatives = 0
     for row in rows:
         if row.split != split:
             others.append(row)
-        elif row.group in groups or any(text_key(text) in seen for text in row.texts()):
+        elif row.texts() in torn or any(text_key(text) in seen for text in row.texts()):
             removed += 1
         elif row.negative and (row.negative_group in groups or text_key(row.negative) in seen):
             bare.setdefault(row.texts(), row._replace(negative=None, negative_group=None))
