@@ -6,9 +6,12 @@ The bands hold 99.9% of what so few worlds would give if a nominal 95% were 93 t
 
 from __future__ import annotations
 
+import numpy as np
 from scipy.stats import binom
 
 from interval_coverage import World, coverage, rejections
+from sentence_experts.evaluation.estimates import estimate
+from sentence_experts.evaluation.statistics import runs_of
 
 WORLDS = 300
 LOWEST, HIGHEST = binom.ppf(0.0005, WORLDS, 0.93) / WORLDS, binom.ppf(0.9995, WORLDS, 0.965) / WORLDS
@@ -39,3 +42,20 @@ def test_intervals_of_areas_hold_near_one():
     found = coverage(World((50,) * 2, distance=3.0), WORLDS, replicates=2)
     for name in ("pooled roc_auc", "mean roc_auc"):
         assert LOWEST <= found[name]["coverage"] <= HIGHEST, name
+
+
+def test_domains_without_errors_do_not_stretch_the_interval_of_the_mean():
+    """What their pairs cannot show is as wide as in their own intervals, and no wider."""
+    world, mixed = World((100,) * 4, distance=4.0), 0
+    truth, held = world.truth()["mean", "roc_auc"], []
+    for number in range(150):
+        by_domain, _, mean = runs_of(world.sample(np.random.default_rng([1, number])), 1, number)
+        known = estimate(mean["roc_auc"])
+        interval = known.interval_of_area()
+        held.append(interval.low <= truth <= interval.high)
+        if known.unseen and known.value < 1:
+            mixed += 1
+            lows = [estimate(each["roc_auc"]).interval_of_area().low for each in by_domain.values()]
+            assert interval.low > np.mean(lows)
+    assert mixed > 50
+    assert np.mean(held) > LOWEST

@@ -104,6 +104,9 @@ def test_it_is_said_where_numbers_are_binned(caplog: pytest.LogCaptureFixture) -
     assert not caplog.messages
     read(list(range(100)), "year")
     assert caplog.messages == ["column 'year': cut into 5 ranges"]
+    caplog.clear()
+    read_labels([f"{n % 30},5" for n in range(60)], LabelColumn("score", None, "score"))
+    assert caplog.messages == ["column 'score': numbers with a comma (0,5) are labels; write a decimal point"]
 
 
 @pytest.mark.parametrize("cell", [lambda n: [n], lambda n: [str(n)], "[{}]".format, "{:03}".format])

@@ -156,11 +156,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric or a difference of two, its standard error, and the degrees of freedom of that."""
+    """A metric or a difference of two, its standard error, and the degrees of freedom of that.
+
+    `unseen` is the part of the variance, the square of the standard error, that the pairs cannot show.
+    """
 
     value: float
     error: float
     freedom: float
+    unseen: float = 0.0
 
     def interval(self, lowest: float = -1.0, highest: float = 1.0, level: float = 0.95) -> Interval:
         """Return the interval, within the range of possible values."""
@@ -170,13 +174,22 @@ class Estimate:
 
     def interval_of_area(self) -> Interval:
         """Return the interval of a ROC-AUC, symmetric around its logit: an area near 1 can err further down
-        than up (Qin & Hotilovac, Statistical Methods in Medical Research 2008)."""
+        than up (Qin & Hotilovac, Statistical Methods in Medical Research 2008).
+
+        The variance that the pairs cannot show is no matter of the logit, which would stretch it without
+        bound: its interval is symmetric, and both are joined by the squares of their lengths (MOVER; Zou &
+        Donner, Statistics in Medicine 2008).
+        """
         if not (0.0 < self.value < 1.0) or self.error < ROUNDING:
             return self.interval(0.0)
-        slope = self.value * (1 - self.value)
-        on_logits = Estimate(float(logit(self.value)), self.error / slope, self.freedom)
+        slope, seen = self.value * (1 - self.value), max(self.error**2 - self.unseen, 0.0) ** 0.5
+        on_logits = Estimate(float(logit(self.value)), seen / slope, self.freedom)
         ends = on_logits.interval(-np.inf, np.inf)
-        return Interval(float(expit(ends.low)), float(expit(ends.high)))
+        if not self.unseen:
+            return Interval(float(expit(ends.low)), float(expit(ends.high)))
+        unseen = Estimate(0.0, self.unseen**0.5, self.freedom).interval(-np.inf, np.inf).high
+        down, up = (float(np.hypot(expit(end) - self.value, unseen)) for end in (ends.low, ends.high))
+        return Interval(max(0.0, self.value - down), min(1.0, self.value + up))
 
     def p_value(self) -> float:
         """Return the two-sided p-value of a true value of 0: below 0.05 if the 95% interval leaves out 0."""
@@ -218,9 +231,8 @@ def estimate(*terms: Runs) -> Estimate | None:
         return None
     uncertainty = sum(part**2 / freedom for part, freedom in parts)
     whole = sum(part for part, _ in parts)
-    return Estimate(
-        value, (variance + of_seeds) ** 0.5, whole**2 / uncertainty if uncertainty else _UNLIMITED
-    )
+    degrees = whole**2 / uncertainty if uncertainty else _UNLIMITED
+    return Estimate(value, (variance + of_seeds) ** 0.5, degrees, sum(term.unseen for term in terms))
 
 
 def _of_single_runs(term: Runs) -> float:

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 Rows = NDArray[np.int64]
 
 MIN_PAIRS = 8  # minimum number of pairs that a route is learned from
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
 SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
@@ -232,6 +233,8 @@ def read_labels(
     else:
         known = values if kinds["numbers"] else _as_numbers(values)
         labels = values if known is None else _put_in_bins(known, bins, named)
+        if known is None and single and all(map(_DECIMAL_COMMA.fullmatch, single)):
+            logger.warning(f"{named}: numbers with a comma ({single[0]}) are labels; write a decimal point")
     if ignore_case:
         times = Counter(label for each in labels for label in each)
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
