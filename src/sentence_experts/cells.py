@@ -66,6 +66,8 @@ def as_link(value: Any) -> int | None:
     """
     if value is None or value != value:
         return None
+    if isinstance(value, int | float) and value in (0, 1):  # at once, as there may be millions
+        return int(value)
     text = str(value).strip()
     if not text or text in NO_VALUES:
         return None

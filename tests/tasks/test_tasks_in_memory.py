@@ -110,12 +110,15 @@ def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level("INFO", "sentence_experts")
     table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
     plain = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
-    for label in (["biology", "art"] * 30, [0, 1, 2] * 20):
+    for label in (["biology", "art"] * 30, [0, 2] * 30):
         table["Label"] = label
         made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
         assert made.to_pandas().equals(plain.to_pandas())
         assert caplog.text.count("not read: the column Label; a label of a pair is 1") == 1
         caplog.clear()
+    table["Label"] = [0, 1, 2] * 20
+    with pytest.raises(InputError, match="not '2', and the column Label holds 0 and 1 too: name it"):
+        compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
     named = {"t": {"kind": "reranking", "datasets": {"d": {"table": table, "label": "Label"}}}}
     reasons = {each["reason"] for each in compile_tasks(named).set_aside}
     assert "a label of a pair is 1 (linked) or 0, not '2'" in reasons
@@ -309,13 +312,6 @@ def test_columns_of_several_files_may_differ_in_case(
     assert {positive.split()[0] for positive in test["positive"]} == {"answer"}
     assert test["negative"].nunique() == 30
     assert not caplog.text
-
-
-def test_labels_of_several_kinds_are_said_not_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    table = _long_table().astype({"label": int})
-    table.loc[5, "label"] = 9
-    compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": table}}}, fractions=[0.4, 0.3, 0.3])
-    assert "not read: the column label; a label of a pair is 1 (linked) or 0, not '9'" in caplog.text
 
 
 def test_a_pair_of_two_groups_is_of_both() -> None:

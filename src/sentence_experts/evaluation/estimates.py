@@ -35,6 +35,7 @@ Floats = NDArray[np.float64]
 
 ROUNDING = 1e-12  # values below this are 0
 SEED_QUANTILE, LEAST_QUANTILE = 0.25, 0.05  # quantiles of the chi-squared that bound the seeds' variance
+MOST_STRETCHED = 4.0  # lower part of an area's interval, in halves of a symmetric one
 MIN_DATASETS = 5  # fewer datasets are taken as fixed
 CELLS_AT_ONCE = 4_000_000  # pairs x pairs, or x replicates, in memory: about 100 MB with intermediates
 _UNLIMITED = 1e300  # degrees of freedom, in a number that JSON holds: t is the normal distribution
@@ -178,18 +179,26 @@ class Estimate:
 
         The variance that the pairs cannot show is no matter of the logit, which would stretch it without
         bound: its interval is symmetric, and both are joined by the squares of their lengths (MOVER; Zou &
-        Donner, Statistics in Medicine 2008).
+        Donner, Statistics in Medicine 2008). Few seeds near 1 would do the same, so no end is stretched more
+        than four times.
         """
         if not (0.0 < self.value < 1.0) or self.error < ROUNDING:
             return self.interval(0.0)
         slope, seen = self.value * (1 - self.value), max(self.error**2 - self.unseen, 0.0) ** 0.5
-        on_logits = Estimate(float(logit(self.value)), seen / slope, self.freedom)
-        ends = on_logits.interval(-np.inf, np.inf)
-        if not self.unseen:
-            return Interval(float(expit(ends.low)), float(expit(ends.high)))
-        unseen = Estimate(0.0, self.unseen**0.5, self.freedom).interval(-np.inf, np.inf).high
-        down, up = (float(np.hypot(expit(end) - self.value, unseen)) for end in (ends.low, ends.high))
-        return Interval(max(0.0, self.value - down), min(1.0, self.value + up))
+        on_logits, *halves = (
+            Estimate(value, error, self.freedom).interval(-np.inf, np.inf)
+            for value, error in (
+                (float(logit(self.value)), seen / slope),
+                (0.0, seen),
+                (0.0, self.unseen**0.5),
+            )
+        )
+        linear, unseen = (half.high for half in halves)
+        down, up = (
+            np.hypot(min(abs(self.value - float(expit(end))), MOST_STRETCHED * linear), unseen)
+            for end in (on_logits.low, on_logits.high)
+        )
+        return Interval(max(0.0, self.value - float(down)), min(1.0, self.value + float(up)))
 
     def p_value(self) -> float:
         """Return the two-sided p-value of a true value of 0: below 0.05 if the 95% interval leaves out 0."""

@@ -301,12 +301,9 @@ def _read_labels(name: str, table: pa.Table) -> pa.Array | None:
     reason = "a label of a pair is 1 (linked) or 0, in the column label"
     if column == "label":
         try:
-            found = table[column].combine_chunks().dictionary_encode()
-            return pa.array(map(as_link, found.dictionary.to_pylist()), pa.int64()).take(found.indices)
+            return pa.array(map(as_link, table[column].to_pylist()), pa.int64())
         except BadRowError as error:
             reason = str(error)
-        except pa.ArrowException:  # of lists and objects
-            pass
     try:
         ratings = pc.cast(table[column], pa.float64())
     except pa.ArrowException as error:

@@ -42,7 +42,7 @@ ALIASES = {
 }
 # Purposes that protocols must name for every text; a model without routes has no use for them.
 PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
-_ATTEMPTS, _PAUSE = 3, 0.5  # at loading a model whose folder changes meanwhile; seconds between them
+_ATTEMPTS, _PAUSE = 10, 0.3  # at a folder that changes meanwhile; seconds between them
 WATCH_SECONDS = 2.0  # time between checks of the folders; a changed one must be the same in two checks
 
 
@@ -223,7 +223,7 @@ class Models:
         source = self._sources[served.name]
         async with self._locks[served.name]:
             pass  # the folder may be on its way
-        if self.get(served.name) is served and _state_of(source.place) != source.loaded:
+        if self.get(served.name) is served and await _wait_for_rest(source.place) != source.loaded:
             await self.reload([served.name])
         newer = self.get(served.name)
         return None if newer is served else newer
@@ -266,6 +266,17 @@ class Models:
                 # The weights must not stay a mapping of the file, which may be overwritten in place.
                 weight.data = weight.data.clone()
         return ServedModel(name, model)
+
+
+async def _wait_for_rest(place: Any) -> Any:
+    """Return the state of a folder that is not written to just now; of one that is for long, the last."""
+    state, newer = None, _state_of(place)
+    for _ in range(_ATTEMPTS):
+        if state == newer:
+            break
+        await asyncio.sleep(_PAUSE)
+        state, newer = newer, await asyncio.to_thread(_state_of, place)
+    return newer
 
 
 def _state_of(place: Any) -> Any:

@@ -36,8 +36,8 @@ def _hash_of(file: Path, state: FileState) -> str:
     return sha256_file(file)
 
 
-def file_state(path: str | Path) -> FileState:
-    """Return what changes with a file's bytes: its number, its size and its times.
+def file_state(path: str | Path | int) -> FileState:
+    """Return what changes with a file's bytes, of a path or an open file: its number, size and times.
 
     The time of its last change (ctime) is one of them, since programs can set the other back.
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from unicodedata import category, normalize
 
 from sentence_experts.cells import NO_VALUES, BadRowError, as_link, as_text, holds_list_of_texts, parse_list
+from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_text
 from sentence_experts.table_files import Row as Values
 from sentence_experts.tasks.sources import PAPER_ID, Record, read_records
@@ -106,10 +107,14 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
 
 
 def _holds(role: str, name: str, records: list[Record]) -> bool:
-    """Return whether a column that was not named holds what its name says; log it if not."""
+    """Return whether a column that was not named holds what its name says; log it if not.
+
+    Raises:
+        InputError: some of its values are labels of pairs.
+    """
     cells = [record.values.get(name) for record in records if not isinstance(record.values, BadRowError)]
     lacking = sum(name not in record.values for record in records if isinstance(record.values, dict))
-    level, reason = logging.INFO, ""
+    reason = ""
     if role == "label":
         links = set()
         for cell in cells:
@@ -118,7 +123,10 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
             except BadRowError as error:
                 reason = reason or str(error)
         if reason and {0, 1} <= links:
-            level = logging.WARNING
+            raise InputError(
+                f"{reason}, and the column {name} holds 0 and 1 too: name it (`label: {name}`), so that "
+                "other rows are set aside, or rename it if it is of something else"
+            )
         if not links - {None}:
             reason = reason or "it is empty"
         if lacking and not reason:
@@ -126,7 +134,7 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
     elif not any(map(_is_text, cells)):
         reason = "it holds no texts"
     if reason:
-        logger.log(level, f"not read: the column {name}; {reason}")
+        logger.info(f"not read: the column {name}; {reason}")
     return not reason
 
 

@@ -84,18 +84,22 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
         own = source.columns(kind, table.columns)
         names = {name: name for name in (*wanted, PAPER_ID)}
         names |= {columns[role][0]: own[role][0] for role in found if role in own}
-        column = None if split is not None or source.hub else _find_split(table, names.values())
+        column = None if split is not None else _find_split(table, names.values())
         names |= {} if column is None else {column: column}
         _name_unread(table, names.values())
-        read = _read(table, names, scores)
+        read = [record._replace(split=split) for record in _read(table, names, scores)]
         if column is not None:
-            divided = list(_divide(read, column, table.where))
-            given = {record.split for record in divided}
-            splits = tuple(name for name in get_args(Split) if name in given)
-            described |= {"splits": splits}
-            records += divided
-        else:
-            records += (record._replace(split=split) for record in read)
+            try:
+                read = list(_divide(read, column, table.where))
+            except InputError as error:
+                if source.hub is None:
+                    raise
+                logger.warning(f"not read: the column {column}; {error}")  # of published data, as it may be
+            else:
+                given = {record.split for record in read}
+                splits = tuple(name for name in get_args(Split) if name in given)
+                described |= {"splits": splits}
+        records += read
     return Records(splits, columns, records, described)
 
 
@@ -154,7 +158,7 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _O
         read = [
             column  # others may be pictures or sounds
             for column in table.column_names
-            if column in (*wanted, PAPER_ID) or column.strip().lower() in kind.optional
+            if column in (*wanted, PAPER_ID) or column.strip().lower() in (*kind.optional, "split")
         ]
         rows = _number(f"{hub} {name} ", table.select_columns(read))
         tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows, class_names(table))

@@ -59,6 +59,10 @@ def keys_of(rows: Sequence[Row], split: str, negatives: bool = False) -> set[str
     return keys | {text_key(row.negative) for row in own if negatives and row.negative}
 
 
+def _keys(row: Row) -> tuple[str, ...]:
+    return tuple(map(text_key, row.texts()))
+
+
 def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -> tuple[list[Row], int, int]:
     """Remove the rows of `split` that are of one of the `groups` or hold a text whose key is in `seen`.
 
@@ -70,12 +74,12 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     """
     others: list[Row] = []
     bare: dict[tuple[str, ...], Row] = {}
-    torn = {row.texts() for row in rows if row.split == split and row.group in groups}
+    torn = {_keys(row) for row in rows if row.split == split and row.group in groups}
     removed = negatives = 0
     for row in rows:
         if row.split != split:
             others.append(row)
-        elif row.texts() in torn or any(text_key(text) in seen for text in row.texts()):
+        elif (keys := _keys(row)) in torn or not seen.isdisjoint(keys):
             removed += 1
         elif row.negative and (row.negative_group in groups or text_key(row.negative) in seen):
             bare.setdefault(row.texts(), row._replace(negative=None, negative_group=None))

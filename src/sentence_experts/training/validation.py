@@ -22,7 +22,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.label_similarity import TOP, compute_ndcg
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.results import POOLED
@@ -88,6 +88,7 @@ class Validator(SentenceEvaluator):
 
         Raises:
             InputError: there are no validation pairs to choose the best step by.
+            UsageError: `pair_metric` is given, and has no effect.
         """
         measured: list[PairValidation | SearchValidation] = []
         for part in parts:
@@ -106,10 +107,11 @@ class Validator(SentenceEvaluator):
                     measured.append(PairValidation(table, config.pair_metric))
                     continue
             measured.append(SearchValidation({route: part.validation_pairs(route) for route in own}))
-        if config.pair_metric != "roc_auc" and not any(isinstance(each, PairValidation) for each in measured):
-            logger.warning(
-                f"`pair_metric={config.pair_metric}` is not used: no validation pair has label 0, so nDCG@10 "
-                "is measured"
+        are_pairs = any(isinstance(each, PairValidation) for each in measured)
+        if config.pair_metric != "roc_auc" and measured and not are_pairs:
+            raise UsageError(
+                f"`pair_metric={config.pair_metric}` has no effect: it is of validation pairs some of which "
+                "have label 0, and here nDCG@10 is measured"
             )
         return cls(measured, batch_size=config.batch_size)
 

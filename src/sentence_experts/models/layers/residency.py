@@ -2,8 +2,8 @@
 
 A text meets one expert, so a model in use for one route needs no more memory than a dense model (MoTE,
 section 3.1). The place of an idle expert in each block is taken by an `IdleExpert` without weights; from the
-disk its weights come back out of the model's safetensors files, of which nothing else is read. The memory is
-really given back: an expert's weights are a mapping of a separate file, which closes with the last of them.
+disk its weights come back out of the model's safetensors files, of which nothing else is read. They are
+copies, not mappings of a file, which may be written to.
 
 The experts in memory are either chosen by the caller (`keep`) or bounded by a limit (`limit`): an expert is
 then loaded when a text needs it, and the least recently used one is unloaded.

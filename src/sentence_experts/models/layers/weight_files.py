@@ -127,23 +127,44 @@ class WeightFiles:
         return {name for name in self.of_key if expert_of(name) is not None}
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights with these names, one at a time, mapped from the files.
-
-        Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
-        other, but not with the model's other weights.
-        """
+        """Yield the weights with these names, one at a time; of a file of all weights, no others are read."""
         by_file = defaultdict(list)
         for key in keys:
             if key not in self.of_key:
                 raise InputError(f"{self.source}: an expert cannot be read: no weight {key}; {REMEDY}")
             by_file[self.of_key[key]].append(key)
         for name, wanted in by_file.items():
+            if fnmatch(name, PART_FILES):
+                part = self._read_part(name)
+                self._check_part(name, wanted, part)
+                yield from ((key, part[key]) for key in wanted)
+                continue
             with self._open(name) as file:
-                stored = set(file.keys())
-                listed = {key for key, place in self.of_key.items() if place == name}
-                check_names(f"{self.source}/{name}", set(wanted) - stored, stored - listed)
+                self._check_part(name, wanted, file.keys())
                 for key in wanted:
-                    yield key, file.get_tensor(key)
+                    yield key, file.get_tensor(key).clone()  # which may not stay a mapping of the file
+
+    def _check_part(self, name: str, wanted: Sequence[str], stored: Iterable[str]) -> None:
+        """Check that a file holds what is wanted, and nothing that is not listed."""
+        listed = {key for key, place in self.of_key.items() if place == name}
+        check_names(f"{self.source}/{name}", set(wanted) - set(stored), set(stored) - listed)
+
+    def _read_part(self, name: str) -> dict[str, Tensor]:
+        """Read a file whole, and not through a mapping, under which it could be written to or cut."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        path = self._unchanged(name)
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+                if file_state(file.fileno()) != self.states[path]:
+                    raise _make_change_error(path)
+            return load(content)
+        except SafetensorError as error:
+            raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
+        except OSError as error:  # it went since it was looked at
+            raise _make_change_error(path) from error
 
     def _find(self, name: str) -> str | None:
         """Return the path of a file, which is fetched from the hub if it must be; None if there is none."""
