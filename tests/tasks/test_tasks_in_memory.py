@@ -119,6 +119,8 @@ def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) ->
     table["Label"] = [0, 1, 2] * 20
     with pytest.raises(InputError, match="not '2', and the column Label holds 0 and 1 too: name it"):
         compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
+    made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": {"table": table, "label": ""}}}})
+    assert made.to_pandas().equals(plain.to_pandas())
     named = {"t": {"kind": "reranking", "datasets": {"d": {"table": table, "label": "Label"}}}}
     reasons = {each["reason"] for each in compile_tasks(named).set_aside}
     assert "a label of a pair is 1 (linked) or 0, not '2'" in reasons

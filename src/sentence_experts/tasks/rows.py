@@ -125,7 +125,7 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
         if reason and {0, 1} <= links:
             raise InputError(
                 f"{reason}, and the column {name} holds 0 and 1 too: name it (`label: {name}`), so that "
-                "other rows are set aside, or rename it if it is of something else"
+                'other rows are set aside, or give `label: ""`, so that it is not read'
             )
         if not links - {None}:
             reason = reason or "it is empty"

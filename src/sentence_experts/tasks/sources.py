@@ -90,14 +90,16 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
         read = [record._replace(split=split) for record in _read(table, names, scores)]
         if column is not None:
             try:
-                read = list(_divide(read, column, table.where))
+                divided = list(_divide(read, column, table.where))
+                given = {record.split for record in divided}
+                if source.hub is not None and len(given - {None}) < 2:
+                    raise InputError(f"{table.where}: all rows are of one split")
             except InputError as error:
                 if source.hub is None:
                     raise
                 logger.warning(f"not read: the column {column}; {error}")  # of published data, as it may be
             else:
-                given = {record.split for record in read}
-                splits = tuple(name for name in get_args(Split) if name in given)
+                read, splits = divided, tuple(name for name in get_args(Split) if name in given)
                 described |= {"splits": splits}
         records += read
     return Records(splits, columns, records, described)

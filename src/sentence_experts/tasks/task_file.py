@@ -73,7 +73,8 @@ class Source(BaseModel):
 
     Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
     is not given is the column of that name. A text of several columns is joined with spaces. Pairs may have
-    labels: 1 for linked texts, 0 for a `positive` that is none, which counts as a negative. A column `split`
+    labels: 1 for linked texts, 0 for a `positive` that is none, which counts as a negative. With the name ""
+    a column `label` or `negative` is not read. A column `split`
     of a file or table gives the split of each row: train, validation (dev) or test, in any case. Rows of one
     `group` (a column; by default the paper in a corpus) are never in two splits; leading "Re:" and "Fwd:",
     case and white space do not count, so a subject line names a thread.
@@ -116,7 +117,8 @@ class Source(BaseModel):
         used = {name for names in wanted.values() for name in ([names] if isinstance(names, str) else names)}
         for name in sorted(found, key=lambda name: name not in kind.optional):  # first "label", then "Label"
             role = name.strip().lower()
-            if role in kind.optional and role not in wanted and name not in (*used, self.group):
+            is_open = role in kind.optional and role not in wanted and getattr(self, role) is None
+            if is_open and name not in (*used, self.group):
                 wanted[role] = name
         return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
 

@@ -108,7 +108,7 @@ class Validator(SentenceEvaluator):
                     continue
             measured.append(SearchValidation({route: part.validation_pairs(route) for route in own}))
         are_pairs = any(isinstance(each, PairValidation) for each in measured)
-        if config.pair_metric != "roc_auc" and measured and not are_pairs:
+        if config.pair_metric != "roc_auc" and config.keep == "best" and not are_pairs:
             raise UsageError(
                 f"`pair_metric={config.pair_metric}` has no effect: it is of validation pairs some of which "
                 "have label 0, and here nDCG@10 is measured"

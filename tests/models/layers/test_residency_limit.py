@@ -127,6 +127,14 @@ def test_a_file_that_is_written_to_does_not_change_the_expert_in_memory(
         model.encode("lungs", prompt_name="b")
 
 
+def test_the_file_of_an_expert_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, read = sentence_experts.load(folder, device="cpu", max_resident_experts=1), list[str]()
+    part = WeightFiles._read_part
+    monkeypatch.setattr(WeightFiles, "_read_part", lambda self, name: read.append(name) or part(self, name))
+    model.encode("lungs", prompt_name="c")
+    assert read == ["model-expert-002.safetensors"]
+
+
 def test_a_file_that_goes_while_torch_opens_it_has_changed(
     folder: Path, whole: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,10 +126,11 @@ class Residency:
         """Return the weights of the idle experts by name, which the model's `state_dict` lacks."""
         weights: dict[str, Tensor] = {}
         for number in sorted(self.idle):
+            weights |= self._read_idle(number)
             for _, expert, names in self._places(number):
-                state = expert.state_dict()
-                on_disk = any(weight.is_meta for weight in state.values())
-                weights |= self._read(names) if on_disk else {name: state[own] for name, own in names.items()}
+                if not _is_on_disk(expert):
+                    state = expert.state_dict()
+                    weights |= {name: state[own] for name, own in names.items()}
         return {name: weight.to(self._model.dtype) for name, weight in weights.items()}
 
     def _blocks(self) -> dict[str, Experts]:
@@ -154,7 +155,7 @@ class Residency:
         """Replace an expert by an `IdleExpert` in every block."""
         for experts, expert, _ in self._places(number):
             weights = list(expert.parameters())
-            if waiting == CPU and not any(weight.is_meta for weight in weights):
+            if waiting == CPU and not _is_on_disk(expert):
                 experts[number] = IdleExpert(expert.to("cpu"))
                 continue
             # The memo replaces each weight by an empty one, so that the copy holds none of them.
@@ -165,10 +166,11 @@ class Residency:
     @torch.inference_mode(False)  # an expert that comes while texts are encoded can be trained later
     def _restore(self, number: int) -> None:
         """Put an idle expert back into every block."""
+        stored = self._read_idle(number)
         for experts, expert, names in self._places(number):
-            if any(weight.is_meta for weight in expert.parameters()):
+            if _is_on_disk(expert):
                 shapes = {name: weight.shape for name, weight in expert.state_dict().items()}
-                state = {names[name]: weight for name, weight in self._read(names).items()}
+                state = {own: stored.pop(name) for name, own in names.items()}
                 bad = [
                     n for n, each in state.items() if each.shape != shapes[n] or not each.is_floating_point()
                 ]
@@ -184,26 +186,39 @@ class Residency:
             experts[number] = expert.to(self._model.device).train(self._model.training)
         self._users[number] = 0
 
-    def _read(self, names: dict[str, str]) -> dict[str, Tensor]:
-        if self.files is None:
+    def _read_idle(self, number: int) -> dict[str, Tensor]:
+        """Read the weights of an expert in all blocks where it waits on disk."""
+        waiting = (names for _, expert, names in self._places(number) if _is_on_disk(expert))
+        return self._read([name for names in waiting for name in names])
+
+    def _read(self, names: list[str]) -> dict[str, Tensor]:
+        """Read weights; all of an expert at once, as its file is read whole."""
+        if names and self.files is None:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
-        return dict(self.files.read(list(names)))
+        return dict(self.files.read(names)) if self.files is not None else {}
 
     def _check_unchanged(self, dropped: Sequence[int]) -> None:
         """Refuse to drop weights that are in no file."""
         for number in dropped:
-            for _, expert, names in self._places(number):
-                weights = expert.state_dict()
-                if any(weight.is_meta for weight in weights.values()):
-                    continue
-                for name, weight in self._read(names).items():
-                    current = weights[names[name]]
-                    if not torch.equal(current.cpu(), weight.to(current.dtype)):
-                        raise UsageError(
-                            f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
-                            "and dropping it would lose that; save the model, or keep idle experts with "
-                            "idle='cpu'"
-                        )
+            current_weights = {
+                name: weights[own]
+                for _, expert, names in self._places(number)
+                if not _is_on_disk(expert)
+                for weights in [expert.state_dict()]
+                for name, own in names.items()
+            }
+            for name, weight in self._read(list(current_weights)).items():
+                current = current_weights[name]
+                if not torch.equal(current.cpu(), weight.to(current.dtype)):
+                    raise UsageError(
+                        f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
+                        "and dropping it would lose that; save the model, or keep idle experts with "
+                        "idle='cpu'"
+                    )
+
+
+def _is_on_disk(expert: nn.Module) -> bool:
+    return any(weight.is_meta for weight in expert.parameters())
 
 
 def _leave_mapping(model: nn.Module) -> None:
