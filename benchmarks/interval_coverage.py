@@ -156,6 +156,7 @@ WORLDS = {
     "nearly perfect, 20 pairs": World((20,), distance=3.0),
     "nearly perfect, 40 pairs": World((40,), distance=3.0),
     "nearly perfect, four domains of 20 pairs": World((20,) * 4, distance=2.5),
+    "nearly perfect, four domains of 100 pairs": World((100,) * 4, distance=4.0),
     # Here the best threshold often calls all pairs linked.
     "a weak model, 60 pairs": World((60,), distance=0.55),
     "a weak model, 160 pairs": World((160,), distance=0.55),
