@@ -33,6 +33,16 @@ def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
     assert [row.text for row in TextTable(tmp_path / "a.txt").rows()] == ["one", "two"]
 
 
+@pytest.mark.parametrize("sign", [";", ",", "\t", "|"])
+def test_the_separator_that_excel_names_in_the_first_line(sign: str, tmp_path: Path) -> None:
+    rows = f"id{sign}title\r\n1{sign}Rice, and; roots\r\n".replace("Rice, and; roots", '"Rice, and; roots"')
+    for number, start in enumerate((f"sep={sign}\r\n", f"\ufeffsep={sign}\n", f"\n\nSEP={sign}\n")):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(start + rows, encoding="utf-8", newline="")
+        assert list(read_rows(path)) == [{"id": "1", "title": "Rice, and; roots"}]
+        assert read_columns(path) == ["id", "title"]
+
+
 @pytest.mark.parametrize("sign", [";", "\t"])
 def test_csv_with_the_separator_of_other_countries(sign: str, tmp_path: Path) -> None:
     lines = [f"id{sign}title", f'1{sign}"Rice, {sign} roots"', f"2{sign}Sleep"]

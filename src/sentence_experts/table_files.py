@@ -34,6 +34,7 @@ _FORMATS: Final = {
     ".json": "json", ".txt": "lines",
 }  # fmt: skip
 _MAX_LINE: Final = 1 << 26
+_SEPARATOR: Final = re.compile(r"\ufeff?sep=([,;\t|])\r?\n?", re.IGNORECASE)
 """Maximum number of characters per line and per field of a text file."""
 
 
@@ -125,9 +126,12 @@ def read_delimited(
     """Return the header of CSV or TSV, and its rows.
 
     A header of CSV without a comma may be of a country that writes numbers with one: semicolons separate.
+    Excel names the separator in a line before it, "sep=;".
     """
     csv.field_size_limit(_MAX_LINE)
-    first = next(lines, None)
+    first = next((line for line in lines if line.strip()), None)
+    if first and (named := _SEPARATOR.fullmatch(first)):
+        delimiter, first = named[1], next(lines, None)
     lines = itertools.chain(() if first is None else (first,), lines)
     if first and delimiter == "," and "," not in first:
         delimiter = next((sign for sign in ";\t" if sign in first), delimiter)

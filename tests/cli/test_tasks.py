@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def test_table_shows_datasets_and_problems(
     assert "classification/moods: set aside 1: text: empty text" in shown
     assert "route clustering: texts begin with 'clustering: ', with the expert of document" in shown
     assert Tasks.open(tmp_path / "out").counts["sts"]["small"] == {"test": 5}
+
+
+def test_negatives_are_no_rows_that_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"anchor": f"q{n}", "positive": f"d{n}", "negative": "d0" if n % 2 else "d1", "split": split}
+        for n, split in enumerate(["test"] * 2 + ["train"] * 20 + ["dev"] * 4)
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    write_task_file(tmp_path, {"search": {"kind": "retrieval", "datasets": {"d": {"file": "rows.jsonl"}}}})
+    assert _run("tasks", tmp_path / "tasks.yaml", "--out", tmp_path / "out") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"search/d +(│ +)?20 +(│ +)?4 +(│ +)?2 +(│ +)?- +(│ +)?0\b", shown), shown
+    assert "removed 24: negatives seen in evaluation" in shown
 
 
 def test_errors_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.storage import RECORD
+from sentence_experts.storage.record import NEW
 
 FILES = ("papers.parquet", "citations.parquet", "mentions.parquet", "manifest.json", "rejected.jsonl")
 
@@ -225,7 +226,14 @@ def test_archives_inside_a_folder_are_read(simulated: Path, tmp_path: Path) -> N
     assert len(papers(corpus)) == 179
 
 
-def test_open_explains_what_is_not_a_corpus(tmp_path: Path) -> None:
+def test_open_explains_what_is_not_a_corpus(simulated: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a list is no corpus"):
+        CorpusFolder.open([])  # type: ignore[arg-type]
+    (tmp_path / "old" / NEW).mkdir(parents=True)
+    corpus = import_corpus([simulated / "simulated.tar.gz"], tmp_path / "whole", workers=1)
+    shutil.copy(corpus.path / RECORD, tmp_path / "old" / NEW)
+    with pytest.raises(InputError, match="it is being replaced"):
+        CorpusFolder.open(tmp_path / "old")
     with pytest.raises(InputError, match="holds no corpus"):
         CorpusFolder.open(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")

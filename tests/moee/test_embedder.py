@@ -219,6 +219,24 @@ def test_standard_scores_are_those_of_the_model_that_they_were_fitted_on(olmoe, 
         load(tmp_path / "fitted")
 
 
+@pytest.mark.parametrize("alpha", [None, 10.0])
+def test_alpha_is_that_of_the_model_for_which_it_was_chosen(olmoe, texts, tmp_path, alpha):
+    base = shutil.copytree(olmoe, tmp_path / "base")
+    embedder = MoeEmbedder(str(base), parts="sum", device="cpu")
+    embedder.save(str(tmp_path / "default"))
+    if alpha is None:  # it may be the default
+        many = [f"{text} {n}" for n in range(5) for text in texts]
+        alpha = embedder.choose_alpha(many[:10], many[1:11], list(range(10))).alpha
+    embedder.with_parts("sum", alpha).save(str(tmp_path / "chosen"))
+    weights = load_file(base / "model.safetensors")
+    save_file(
+        {name: 2 * weight for name, weight in weights.items()}, base / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(InputError, match=f"{base} has changed since alpha was chosen for it: make it again"):
+        load(tmp_path / "chosen")
+    assert load(tmp_path / "default").alpha == 1
+
+
 @pytest.mark.parametrize("standard", [None, "batch", "faithful", "fitted"])
 def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_path, standard):
     fitted = standard == "fitted"

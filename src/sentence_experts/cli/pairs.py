@@ -153,7 +153,8 @@ def _show_tasks(folder: Tasks) -> None:
         for name, entry in datasets.items():
             counts = folder.counts[task][name]
             sets = [f"{counts[split]:,}" if split in counts else "-" for split in SPLITS]
-            left_out = sum(sum(entry[why].values()) for why in ("set_aside", "removed"))
+            reasons = {**entry["set_aside"], **entry["removed"]}
+            left_out = sum(count for why, count in reasons.items() if not why.startswith("negatives_"))
             rows.append((f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{left_out:,}"))
     headings = ("task/dataset", "train", "valid", "test", "classes", "left out")
     show_table("pairs of each dataset", headings, rows)

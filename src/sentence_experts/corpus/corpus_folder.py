@@ -142,8 +142,11 @@ class CorpusFolder:
         """
         if isinstance(path, CorpusFolder):
             return path
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"a {type(path).__name__} is no corpus: give the folder of one")
         path = Path(path)
         if not (path / MANIFEST).is_file():
+            read_checked_record(path / RECORD)  # it may be being replaced
             if (path / ".partial").is_dir():
                 raise InputError(
                     f"{path} holds no finished corpus: the same call again continues where it stopped"

@@ -21,7 +21,17 @@ from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.moee import DEFAULT, FILE, FITTED, FORMAT, MIN_PAIRS, PROMPTS, STANDARD, is_embedder
+from sentence_experts.moee import (
+    CHOSEN,
+    DEFAULT,
+    FILE,
+    FITTED,
+    FORMAT,
+    MIN_PAIRS,
+    PROMPTS,
+    STANDARD,
+    is_embedder,
+)
 from sentence_experts.moee.moee_config import FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.transformer import MoeTransformer, read_states
@@ -64,6 +74,7 @@ class MoeEmbedder(SentenceTransformer):
     Attributes:
         parts: "hs", "rw", "concat" or "sum".
         alpha: the weight of the routing weights' cosine in "sum".
+        chosen: the alpha that `choose_alpha` found last; None before.
         fitted: standard scores that `fit_standard` fitted, or None.
         settings: the other arguments that it was made with, with the defaults that depend on the model or the
             machine filled in.
@@ -76,6 +87,7 @@ class MoeEmbedder(SentenceTransformer):
     """
 
     takes_empty = False
+    chosen: float | None = None
     _opened: tuple[tuple[str, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
 
     def __init__(
@@ -135,9 +147,11 @@ class MoeEmbedder(SentenceTransformer):
     def save_to(self, place: Output) -> None:
         """Write to an output of this kind."""
         settings = {**self.settings, "parts": self.parts, "alpha": self.alpha}
+        is_chosen = self.parts == SUM and (self.alpha != MoeeConfig.of().alpha or self.alpha == self.chosen)
         settings |= {
             "max_length": self.reader.longest,
             FITTED: self.fitted is not None and self.base_fingerprint,
+            CHOSEN: self.base_fingerprint if is_chosen else None,
             PROMPTS: dict(self.prompts),
             DEFAULT: self.default_prompt_name,
         }
@@ -202,6 +216,7 @@ class MoeEmbedder(SentenceTransformer):
         if "base_fingerprint" in self.__dict__:  # the same for all parts
             other.base_fingerprint = self.base_fingerprint
         other._set_parts(parts, alpha)
+        other.chosen = self.chosen
         return other
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
@@ -334,7 +349,8 @@ class MoeEmbedder(SentenceTransformer):
         tried = {alpha: value for alpha, value in tried.items() if np.isfinite(value)}
         if not tried:
             raise UsageError("no alpha can be chosen: a score is not a number, or all pairs have one cosine")
-        return AlphaChoice(max(tried, key=lambda alpha: round(tried[alpha], 6)), tried)
+        self.chosen = max(tried, key=lambda alpha: round(tried[alpha], 6))
+        return AlphaChoice(self.chosen, tried)
 
     def get_embedding_dimension(self) -> int | None:
         """Return the length of a vector."""

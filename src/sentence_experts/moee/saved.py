@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.models.sources import NAMING_A_BASE, OPENERS
-from sentence_experts.moee import DEFAULT, FILE, FITTED, FORMAT, PROMPTS, STANDARD, is_embedder
+from sentence_experts.moee import CHOSEN, DEFAULT, FILE, FITTED, FORMAT, PROMPTS, STANDARD, is_embedder
 from sentence_experts.storage import check_version, read_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     """Open a folder that `MoeEmbedder.save` wrote.
 
     Raises:
-        InputError: it was damaged, or its standard scores were fitted on other weights than there are now.
+        InputError: it was damaged, or its standard scores were fitted, or alpha chosen, on other weights than
+            there are now.
         UsageError: settings that do not fit it.
     """
     require("sentence_transformers", "models")
@@ -41,6 +42,7 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     saved: dict[str, Any] = read_json(file)
     if saved.pop("kind", None) != "moee" or check_version(file, saved.pop("format", None), FORMAT) < FORMAT:
         raise InputError(f"{file}: does not describe an embedder of this version; make it again")
+    chosen_on = saved.pop(CHOSEN, None)  # since 0.3.0
     if fitted_on := saved.pop(FITTED):
         saved[FITTED] = Standard.read(Path(folder, STANDARD))
     if saved["trust_remote_code"] and not config.trust_remote_code:
@@ -56,10 +58,9 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     for name, value in prompts.items():
         setattr(embedder, name, value)
     # Versions before 0.3.0 did not note the model.
-    if isinstance(fitted_on, str) and fitted_on != embedder.base_fingerprint:
-        raise InputError(
-            f"{folder}: {saved['model']} has changed since standard scores were fitted on it: make it again"
-        )
+    for what, made_on in (("standard scores were fitted on", fitted_on), ("alpha was chosen for", chosen_on)):
+        if isinstance(made_on, str) and made_on != embedder.base_fingerprint:
+            raise InputError(f"{folder}: {saved['model']} has changed since {what} it: make it again")
     return embedder
 
 

@@ -68,8 +68,7 @@ def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
 
 # Column of a user's table -> the function that reads it; other columns are numbers.
 _READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), read_texts) | {
-    "domain": identifiers,
-    **dict.fromkeys(("anchor_id", "positive_id"), _read_ids),
+    **dict.fromkeys(("domain", "anchor_id", "positive_id"), _read_ids),
 }
 _NO_AND_YES = {
     ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
