@@ -36,7 +36,8 @@ def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
 @pytest.mark.parametrize("sign", [";", ",", "\t", "|"])
 def test_the_separator_that_excel_names_in_the_first_line(sign: str, tmp_path: Path) -> None:
     rows = f"id{sign}title\r\n1{sign}Rice, and; roots\r\n".replace("Rice, and; roots", '"Rice, and; roots"')
-    for number, start in enumerate((f"sep={sign}\r\n", f"\ufeffsep={sign}\n", f"\n\nSEP={sign}\n")):
+    starts = [f"sep={sign}\r\n", f"\ufeffsep={sign}\n", f"\n\nSEP={sign}\n\n", f'"sep={sign}"\n']
+    for number, start in enumerate([*starts, f"sep={sign}{sign} \n"]):
         path = tmp_path / f"{number}.csv"
         path.write_text(start + rows, encoding="utf-8", newline="")
         assert list(read_rows(path)) == [{"id": "1", "title": "Rice, and; roots"}]

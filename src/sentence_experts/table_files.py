@@ -34,8 +34,8 @@ _FORMATS: Final = {
     ".json": "json", ".txt": "lines",
 }  # fmt: skip
 _MAX_LINE: Final = 1 << 26
-_SEPARATOR: Final = re.compile(r"\ufeff?sep=([,;\t|])\r?\n?", re.IGNORECASE)
 """Maximum number of characters per line and per field of a text file."""
+_SEPARATOR: Final = re.compile(r"""\ufeff?"?sep=([,;\t|])"?[,;\t| ]*\r?\n?""", re.IGNORECASE)
 
 
 def format_of(path: Path | str) -> str | None:
@@ -131,10 +131,10 @@ def read_delimited(
     csv.field_size_limit(_MAX_LINE)
     first = next((line for line in lines if line.strip()), None)
     if first and (named := _SEPARATOR.fullmatch(first)):
-        delimiter, first = named[1], next(lines, None)
-    lines = itertools.chain(() if first is None else (first,), lines)
-    if first and delimiter == "," and "," not in first:
+        delimiter, first = named[1], next((line for line in lines if line.strip()), None)
+    elif first and delimiter == "," and "," not in first:
         delimiter = next((sign for sign in ";\t" if sign in first), delimiter)
+    lines = itertools.chain(() if first is None else (first,), lines)
     # Strict: otherwise a quote that is never closed swallows the rows after it.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
@@ -172,6 +172,7 @@ def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:
     Raises:
         InputError: two are the same.
     """
+    # Empty ones are of columns that a spreadsheet has to the right.
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
         raise InputError(f"{where}: two columns are called {twice!r}; rename or remove one")
     return list(names)

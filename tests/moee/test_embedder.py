@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
@@ -219,22 +220,31 @@ def test_standard_scores_are_those_of_the_model_that_they_were_fitted_on(olmoe, 
         load(tmp_path / "fitted")
 
 
-@pytest.mark.parametrize("alpha", [None, 10.0])
-def test_alpha_is_that_of_the_model_for_which_it_was_chosen(olmoe, texts, tmp_path, alpha):
+def test_alpha_is_that_of_the_model_for_which_it_was_chosen(olmoe, texts, tmp_path):
     base = shutil.copytree(olmoe, tmp_path / "base")
-    embedder = MoeEmbedder(str(base), parts="sum", device="cpu")
-    embedder.save(str(tmp_path / "default"))
-    if alpha is None:  # it may be the default
-        many = [f"{text} {n}" for n in range(5) for text in texts]
-        alpha = embedder.choose_alpha(many[:10], many[1:11], list(range(10))).alpha
-    embedder.with_parts("sum", alpha).save(str(tmp_path / "chosen"))
+    rated = [
+        {"anchor": f"{text} {n}", "positive": f"{n} {text}", "score": n} for n in range(5) for text in texts
+    ]
+    pd.DataFrame(rated).to_csv(tmp_path / "rated.csv", index=False)
+    made = {"develop": tmp_path / "rated.csv"}
+    make_embedder(base, tmp_path / "chosen", **made)
+    make_embedder(tmp_path / "chosen", tmp_path / "other parts", parts="hs")
+    make_embedder(tmp_path / "other parts", tmp_path / "sum", parts="sum")
+    make_embedder(base, tmp_path / "given", parts="sum", alpha=0.7)
     weights = load_file(base / "model.safetensors")
     save_file(
         {name: 2 * weight for name, weight in weights.items()}, base / "model.safetensors", {"format": "pt"}
     )
-    with pytest.raises(InputError, match=f"{base} has changed since alpha was chosen for it: make it again"):
-        load(tmp_path / "chosen")
-    assert load(tmp_path / "default").alpha == 1
+    for folder in ("chosen", "sum"):
+        with pytest.raises(InputError, match=f"{base} has changed since alpha was chosen for it: choose it"):
+            load(tmp_path / folder)
+        assert load_embedder(tmp_path / folder, MoeeConfig(alpha=0.3)).alpha == 0.3
+        assert load_embedder(tmp_path / folder, MoeeConfig(parts="rw")).parts == "rw"
+        with pytest.raises(InputError, match="has changed"):
+            load_embedder(tmp_path / folder, MoeeConfig(parts="rw")).with_parts("sum")
+    load(make_embedder(tmp_path / "chosen", tmp_path / "again", **made) and tmp_path / "again")
+    assert load(tmp_path / "given").alpha == 0.7
+    assert load(tmp_path / "other parts").parts == "hs"
 
 
 @pytest.mark.parametrize("standard", [None, "batch", "faithful", "fitted"])

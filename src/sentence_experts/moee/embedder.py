@@ -74,7 +74,7 @@ class MoeEmbedder(SentenceTransformer):
     Attributes:
         parts: "hs", "rw", "concat" or "sum".
         alpha: the weight of the routing weights' cosine in "sum".
-        chosen: the alpha that `choose_alpha` found last; None before.
+        chosen_on: hash of the language model for which `make_embedder` chose alpha, if it did.
         fitted: standard scores that `fit_standard` fitted, or None.
         settings: the other arguments that it was made with, with the defaults that depend on the model or the
             machine filled in.
@@ -87,7 +87,7 @@ class MoeEmbedder(SentenceTransformer):
     """
 
     takes_empty = False
-    chosen: float | None = None
+    chosen_on: str | None = None
     _opened: tuple[tuple[str, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
 
     def __init__(
@@ -147,11 +147,10 @@ class MoeEmbedder(SentenceTransformer):
     def save_to(self, place: Output) -> None:
         """Write to an output of this kind."""
         settings = {**self.settings, "parts": self.parts, "alpha": self.alpha}
-        is_chosen = self.parts == SUM and (self.alpha != MoeeConfig.of().alpha or self.alpha == self.chosen)
         settings |= {
             "max_length": self.reader.longest,
             FITTED: self.fitted is not None and self.base_fingerprint,
-            CHOSEN: self.base_fingerprint if is_chosen else None,
+            CHOSEN: self.chosen_on,
             PROMPTS: dict(self.prompts),
             DEFAULT: self.default_prompt_name,
         }
@@ -209,15 +208,29 @@ class MoeEmbedder(SentenceTransformer):
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
     def with_parts(self, parts: str, alpha: float | None = None) -> MoeEmbedder:
-        """Return the same model and cache, another vector; `alpha` stays as it is by default."""
+        """Return the same model and cache, another vector; `alpha` stays as it is by default.
+
+        Raises:
+            InputError: that alpha was chosen for other weights than there are now.
+        """
+        chosen_on = self.chosen_on if alpha is None else None
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
         other = share_weights(self)
         if "base_fingerprint" in self.__dict__:  # the same for all parts
             other.base_fingerprint = self.base_fingerprint
         other._set_parts(parts, alpha)
-        other.chosen = self.chosen
+        other.chosen_on = chosen_on
+        other.check_alpha()
         return other
+
+    def check_alpha(self) -> None:
+        """Refuse an alpha, if it is used, that was chosen for other weights of the language model."""
+        if self.parts == SUM and self.chosen_on not in (None, self.base_fingerprint):
+            model = self.settings["model"]
+            raise InputError(
+                f"{model} has changed since alpha was chosen for it: choose it again, or give `alpha`"
+            )
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
         """Return the same model with another prompt, and so without standard scores that were fitted."""
@@ -342,15 +355,14 @@ class MoeEmbedder(SentenceTransformer):
                 f"{len(scores)} development pairs with {len(set(scores))} different scores: alpha needs "
                 f"{MIN_PAIRS} pairs and two scores"
             )
-        embedder = self.with_parts(SUM)
+        embedder = self.with_parts(SUM, self.alpha)
         left, right = (embedder.standardized(self.states(texts)) for texts in (first, second))
         hidden, routing = cosines(left.hidden, right.hidden), cosines(left.routing, right.routing)
         tried = {alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in GRID}
         tried = {alpha: value for alpha, value in tried.items() if np.isfinite(value)}
         if not tried:
             raise UsageError("no alpha can be chosen: a score is not a number, or all pairs have one cosine")
-        self.chosen = max(tried, key=lambda alpha: round(tried[alpha], 6))
-        return AlphaChoice(self.chosen, tried)
+        return AlphaChoice(max(tried, key=lambda alpha: round(tried[alpha], 6)), tried)
 
     def get_embedding_dimension(self) -> int | None:
         """Return the length of a vector."""

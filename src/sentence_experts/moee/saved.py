@@ -33,6 +33,12 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
             there are now.
         UsageError: settings that do not fit it.
     """
+    embedder = _open(folder, config)
+    embedder.check_alpha()
+    return embedder
+
+
+def _open(folder: str, config: LoadConfig) -> MoeEmbedder:
     require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.vectors import Standard
@@ -58,15 +64,20 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     for name, value in prompts.items():
         setattr(embedder, name, value)
     # Versions before 0.3.0 did not note the model.
-    for what, made_on in (("standard scores were fitted on", fitted_on), ("alpha was chosen for", chosen_on)):
-        if isinstance(made_on, str) and made_on != embedder.base_fingerprint:
-            raise InputError(f"{folder}: {saved['model']} has changed since {what} it: make it again")
+    if isinstance(fitted_on, str) and fitted_on != embedder.base_fingerprint:
+        raise InputError(
+            f"{folder}: {saved['model']} has changed since standard scores were fitted on it: make it again"
+        )
+    embedder.chosen_on = chosen_on
     return embedder
 
 
-def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
-    """Open the embedder of a language model, or of a folder that holds a saved one."""
-    from sentence_experts.models.loading import load
+def load_embedder(model: str, config: MoeeConfig | None = None, chooses_alpha: bool = False) -> MoeEmbedder:
+    """Open the embedder of a language model, or of a folder that holds a saved one.
+
+    With `chooses_alpha`, the saved one's need not be for the weights that there are now.
+    """
+    from sentence_experts.models.loading import LoadConfig
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.moee_config import MoeeConfig
 
@@ -75,10 +86,10 @@ def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
         return MoeEmbedder(model, config)
     if foreign := sorted(config.model_fields_set - CHANGEABLE):
         raise UsageError(f"`{foreign[0]}` is for a language model; {model} has its own settings")
-    embedder = load(model, device=config.device, trust_remote_code=config.trust_remote_code)
-    assert isinstance(embedder, MoeEmbedder)
+    embedder = _open(model, LoadConfig.of(device=config.device, trust_remote_code=config.trust_remote_code))
     given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
-    return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
+    alpha = given.get("alpha", embedder.alpha if chooses_alpha else None)
+    return embedder.with_parts(given.get("parts", embedder.parts), alpha)
 
 
 OPENERS[FILE] = open_embedder

@@ -11,7 +11,7 @@ from sentence_experts.config import Config, KeepRetracted, Memory, Seed
 from sentence_experts.engines import LOCAL, EngineName
 
 SPLITS = ("train", "validation", "test")
-OTHER_NAMES = dict.fromkeys(("val", "valid", "dev"), "validation") | {"training": "train", "testing": "test"}
+OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
 ONE_DOMAIN = "all"  # domain of works and texts without a rule or column that sorts them
 # Characters that are ignored in comparing texts: papers cite a title with and without its final stop.
 # By Unicode's categories, as engines differ in the meaning of \s.

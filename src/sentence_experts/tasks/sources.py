@@ -152,6 +152,8 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _O
     if unknown or not splits:
         what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
         raise InputError(f"{hub} has {what}; it has {', '.join(loaded)}: name splits: {{train: ...}}")
+    if left_out := [name for name in loaded if name not in splits.values()]:
+        logger.info(f"{hub}: not read: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
     # A dataset with nothing but "train" has not been split yet.
     is_whole = set(splits) == {"train"} and not named
     tables = dict[str | None, _Table]()

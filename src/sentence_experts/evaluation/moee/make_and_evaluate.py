@@ -76,7 +76,7 @@ def make_embedder(
         inputs["develop"] = lambda: sha256_file(Path(develop))
     check_apart(out, overwrite, model, develop, calibrate if is_path(calibrate) else None)
     with output(out, EMBEDDER, names=[FILE], overwrite=overwrite) as place:
-        embedder = load_embedder(str(model), config)
+        embedder = load_embedder(str(model), config, chooses_alpha=develop is not None)
         made_from: dict[str, Any] = {
             "model": embedder.fingerprint,
             "column": column,
@@ -103,6 +103,7 @@ def _fit(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | Non
         for alpha, value in tried.items():
             logger.info(f"alpha {alpha:g}: Spearman {value:.4f}{'  chosen' if alpha == best else ''}")
         embedder = embedder.with_parts("sum", best)
+        embedder.chosen_on = embedder.base_fingerprint
     return embedder
 
 
