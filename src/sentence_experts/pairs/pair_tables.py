@@ -68,7 +68,8 @@ def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
 
 # Column of a user's table -> the function that reads it; other columns are numbers.
 _READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), read_texts) | {
-    **dict.fromkeys(("domain", "anchor_id", "positive_id"), _read_ids),
+    "domain": identifiers,
+    **dict.fromkeys(("anchor_id", "positive_id"), _read_ids),
 }
 _NO_AND_YES = {
     ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
