@@ -226,7 +226,7 @@ class MoeEmbedder(SentenceTransformer):
 
     def check_alpha(self) -> None:
         """Refuse an alpha, if it is used, that was chosen for other weights of the language model."""
-        if self.parts == SUM and self.chosen_on not in (None, self.base_fingerprint):
+        if self.parts == SUM and self.chosen_on and self.chosen_on != self.base_fingerprint:
             model = self.settings["model"]
             raise InputError(
                 f"{model} has changed since alpha was chosen for it: choose it again, or give `alpha`"

@@ -90,17 +90,12 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
         read = [record._replace(split=split) for record in _read(table, names, scores)]
         if column is not None:
             try:
-                divided = list(_divide(read, column, table.where))
-                given = {record.split for record in divided}
-                if source.hub is not None and len(given - {None}) < 2:
-                    raise InputError(f"{table.where}: all rows are of one split")
+                read, splits = _divide(read, column, table.where, may_be_one=source.hub is None)
+                described |= {"splits": splits}
             except InputError as error:
                 if source.hub is None:
                     raise
                 logger.warning(f"not read: the column {column}; {error}")  # of published data, as it may be
-            else:
-                read, splits = divided, tuple(name for name in get_args(Split) if name in given)
-                described |= {"splits": splits}
         records += read
     return Records(splits, columns, records, described)
 
@@ -222,9 +217,21 @@ def _read(table: _Table, names: Mapping[str, str], scores: Sequence[str]) -> Ite
         yield Record(place, None, row)
 
 
-def _divide(records: Iterable[Record], column: str, where: str) -> Iterator[Record]:
-    """Yield records with the splits that a column gives them."""
+def _divide(
+    records: Iterable[Record], column: str, where: str, *, may_be_one: bool
+) -> tuple[list[Record], tuple[str, ...]]:
+    """Return records with the splits that a column gives them, and these splits.
+
+    Raises:
+        InputError: a split of another name, or all rows are of one split and may not be.
+    """
+    divided = []
     for record in records:
         cells = {} if isinstance(record.values, BadRowError) else record.values
         # Spreadsheets end in empty rows.
-        yield record._replace(split=read_split(cells[column], where) if any(cells.values()) else None)
+        split = read_split(cells[column], where) if any(cells.values()) else None
+        divided.append(record._replace(split=split))
+    given = {record.split for record in divided}
+    if not may_be_one and len(given - {None}) < 2:
+        raise InputError(f"{where}: all rows are of one split")
+    return divided, tuple(name for name in get_args(Split) if name in given)
