@@ -35,7 +35,7 @@ _FORMATS: Final = {
 }  # fmt: skip
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
-_SEPARATOR: Final = re.compile(r"""\ufeff?"?sep=([,;\t|])"?[,;\t| ]*\r?\n?""", re.IGNORECASE)
+_SEPARATOR: Final = re.compile(r"""\ufeff?("?)sep=([,;\t|])\1[,;\t| ]*\r?\n?""", re.IGNORECASE)
 
 
 def format_of(path: Path | str) -> str | None:
@@ -120,18 +120,27 @@ def read_json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
             yield value if is_row else BadRowError("not a JSON object (JSON lines have one in each line)")
 
 
+def named_separator(line: str) -> str | None:
+    """Return the separator that the first line of a CSV file names for Excel; None if it names none.
+
+    >>> named_separator("sep=;"), named_separator("title;year")
+    (';', None)
+    """
+    match = _SEPARATOR.fullmatch(line)
+    return match[2] if match else None
+
+
 def read_delimited(
     path: Path | str, lines: Iterator[str], delimiter: str
 ) -> tuple[list[str], Iterator[Row | BadRowError]]:
     """Return the header of CSV or TSV, and its rows.
 
     A header of CSV without a comma may be of a country that writes numbers with one: semicolons separate.
-    Excel names the separator in a line before it, "sep=;".
     """
     csv.field_size_limit(_MAX_LINE)
     first = next((line for line in lines if line.strip()), None)
-    if first and (named := _SEPARATOR.fullmatch(first)):
-        delimiter, first = named[1], next((line for line in lines if line.strip()), None)
+    if first and (named := named_separator(first)):
+        delimiter, first = named, next((line for line in lines if line.strip()), None)
     elif first and delimiter == "," and "," not in first:
         delimiter = next((sign for sign in ";\t" if sign in first), delimiter)
     lines = itertools.chain(() if first is None else (first,), lines)

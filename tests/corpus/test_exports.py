@@ -245,6 +245,14 @@ def test_a_notice_in_medline_marks_its_paper(tmp_path: Path) -> None:
     assert found == {"403": True, "499": False}
 
 
+@pytest.mark.parametrize("text", [PUBMED_CSV.removeprefix("\ufeff"), ZOTERO])
+def test_a_table_of_which_the_first_line_names_the_separator_for_excel(text: str, tmp_path: Path) -> None:
+    (tmp_path / "named").mkdir()
+    expected = papers(imported(tmp_path, "x.csv", text))
+    assert expected[0]["year"]
+    assert papers(imported(tmp_path / "named", "x.csv", f"\ufeffsep=,\r\n{text}")) == expected
+
+
 def test_authors_of_pubmeds_table_beside_a_group(tmp_path: Path) -> None:
     text = 'PMID,Title,Authors,Citation,Journal/Book\n1,Rice,"Beigel JH, Lane HC; ACTT-1 Study Group.",J.,J\n'
     (paper,) = papers(imported(tmp_path, "x.csv", text))

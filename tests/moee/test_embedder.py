@@ -18,15 +18,18 @@ from helpers.small_language_models import WORDS
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.evaluation.moee.analysis import analyse
 from sentence_experts.evaluation.moee.make_and_evaluate import make_embedder
 from sentence_experts.models.files.fingerprint import source_fingerprint
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
+from sentence_experts.models.sources import name_of
+from sentence_experts.moee import FILE, STANDARD
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
-from sentence_experts.storage import write_json
+from sentence_experts.storage import RECORD, write_json
 
 OUT_OF_MEMORY = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
@@ -236,15 +239,42 @@ def test_alpha_is_that_of_the_model_for_which_it_was_chosen(olmoe, texts, tmp_pa
         {name: 2 * weight for name, weight in weights.items()}, base / "model.safetensors", {"format": "pt"}
     )
     for folder in ("chosen", "sum"):
-        with pytest.raises(InputError, match=f"{base} has changed since alpha was chosen for it: choose it"):
+        with pytest.raises(InputError, match=f"{base} has changed since alpha was chosen for it: make the"):
             load(tmp_path / folder)
         assert load_embedder(tmp_path / folder, MoeeConfig(alpha=0.3)).alpha == 0.3
         assert load_embedder(tmp_path / folder, MoeeConfig(parts="rw")).parts == "rw"
         with pytest.raises(InputError, match="has changed"):
             load_embedder(tmp_path / folder, MoeeConfig(parts="rw")).with_parts("sum")
+    with pytest.raises(InputError, match="has changed"):
+        analyse(tmp_path / "other parts", tmp_path / "rated.csv", out=tmp_path / "analysis")
+    assert not (tmp_path / "analysis" / "states").exists()
     load(make_embedder(tmp_path / "chosen", tmp_path / "again", **made) and tmp_path / "again")
     assert load(tmp_path / "given").alpha == 0.7
     assert load(tmp_path / "other parts").parts == "hs"
+
+
+@pytest.mark.parametrize("open_folder", [load, load_embedder])
+def test_a_damaged_folder_is_refused_however_it_is_opened(olmoe, texts, tmp_path, open_folder):
+    pd.DataFrame({"text": texts}).to_csv(tmp_path / "texts.csv", index=False)
+    whole = tmp_path / "whole"
+    make_embedder(olmoe, whole, calibrate=tmp_path / "texts.csv", column="text", parts="sum", alpha=0.5)
+    assert open_folder(whole).alpha == 0.5
+    assert name_of(open_folder(whole)) == "whole"
+    for number, (name, old, new) in enumerate(
+        [
+            (FILE, b"0.5", b"9.5"),
+            (FILE, b'"fitted"', b'"fitter"'),
+            (STANDARD, b"\0", b"\1"),
+            (RECORD, b"{", b"["),
+            (RECORD, b'"files": {', b'"files": null, "flies": {'),
+        ]
+    ):
+        damaged = shutil.copytree(whole, tmp_path / str(number))
+        content = (damaged / name).read_bytes()
+        assert old in content
+        (damaged / name).write_bytes(new.join(content.rsplit(old, 1)))
+        with pytest.raises(InputError):
+            open_folder(damaged)
 
 
 @pytest.mark.parametrize("standard", [None, "batch", "faithful", "fitted"])

@@ -124,15 +124,21 @@ def load(
         graph: Any = source
         return graph.with_settings(chosen)  # type: ignore[no-any-return]
     if isinstance(source, str | Path):
-        return _load_files(str(source), chosen)
+        model = load_files(str(source), chosen)
+        if check := getattr(model, "check_alpha", None):  # an embedder's
+            check()
+        return model
     if not isinstance(source, require("sentence_transformers", "models").SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(source).__name__}")
     chosen.refuse(("revision", "trust_remote_code"), "the model is in memory already")
     return _with_settings(source, chosen, chosen.model_fields_set)
 
 
-def _load_files(source: str, config: LoadConfig) -> SentenceTransformer:
-    """Return the model of a folder or hub id, which remembers where it comes from."""
+def load_files(source: str, config: LoadConfig) -> SentenceTransformer:
+    """Return the model of a folder or hub id, which remembers where it comes from.
+
+    An embedder's alpha may have been chosen for other weights than there are now.
+    """
     place, name = model_folder(source), source_name(source)
     known = KnownRoutes.read(place)
     if config.routes and known is not None:

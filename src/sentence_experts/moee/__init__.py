@@ -5,7 +5,7 @@ from pathlib import Path
 FILE, FORMAT = "moee.json", 3  # the settings of a saved embedder
 STANDARD = "standard.safetensors"  # the fitted standard scores of a saved embedder
 FITTED = "fitted"  # key in the settings: the hash of the model that standard scores were fitted on, or false
-CHOSEN = "alpha_chosen_on"  # key in the settings: the hash of the model for which alpha was chosen, or null
+CHOSEN = "alpha_chosen_on"  # key in the settings: the hash of the model for which alpha was chosen
 MIN_PAIRS = 10  # scored pairs, to choose alpha or to be analysed
 PROMPTS, DEFAULT = "prompts", "default_prompt_name"  # keys in the settings: as in sentence-transformers
 

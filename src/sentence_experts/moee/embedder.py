@@ -150,10 +150,11 @@ class MoeEmbedder(SentenceTransformer):
         settings |= {
             "max_length": self.reader.longest,
             FITTED: self.fitted is not None and self.base_fingerprint,
-            CHOSEN: self.chosen_on,
             PROMPTS: dict(self.prompts),
             DEFAULT: self.default_prompt_name,
         }
+        if self.chosen_on:
+            settings[CHOSEN] = self.chosen_on
         with place.replacing() as folder:
             if self.fitted is not None:
                 self.fitted.write(folder / STANDARD)
@@ -229,7 +230,8 @@ class MoeEmbedder(SentenceTransformer):
         if self.parts == SUM and self.chosen_on and self.chosen_on != self.base_fingerprint:
             model = self.settings["model"]
             raise InputError(
-                f"{model} has changed since alpha was chosen for it: choose it again, or give `alpha`"
+                f"{model} has changed since alpha was chosen for it: "
+                "make the embedder again, with `develop` or `alpha`"
             )
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:

@@ -29,16 +29,9 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     """Open a folder that `MoeEmbedder.save` wrote.
 
     Raises:
-        InputError: it was damaged, or its standard scores were fitted, or alpha chosen, on other weights than
-            there are now.
+        InputError: it was damaged, or its standard scores were fitted on other weights than there are now.
         UsageError: settings that do not fit it.
     """
-    embedder = _open(folder, config)
-    embedder.check_alpha()
-    return embedder
-
-
-def _open(folder: str, config: LoadConfig) -> MoeEmbedder:
     require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.vectors import Standard
@@ -77,7 +70,7 @@ def load_embedder(model: str, config: MoeeConfig | None = None, chooses_alpha: b
 
     With `chooses_alpha`, the saved one's need not be for the weights that there are now.
     """
-    from sentence_experts.models.loading import LoadConfig
+    from sentence_experts.models.loading import LoadConfig, load_files
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.moee_config import MoeeConfig
 
@@ -86,7 +79,9 @@ def load_embedder(model: str, config: MoeeConfig | None = None, chooses_alpha: b
         return MoeEmbedder(model, config)
     if foreign := sorted(config.model_fields_set - CHANGEABLE):
         raise UsageError(f"`{foreign[0]}` is for a language model; {model} has its own settings")
-    embedder = _open(model, LoadConfig.of(device=config.device, trust_remote_code=config.trust_remote_code))
+    settings = LoadConfig.of(device=config.device, trust_remote_code=config.trust_remote_code)
+    embedder = load_files(str(model), settings)
+    assert isinstance(embedder, MoeEmbedder)
     given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
     alpha = given.get("alpha", embedder.alpha if chooses_alpha else None)
     return embedder.with_parts(given.get("parts", embedder.parts), alpha)

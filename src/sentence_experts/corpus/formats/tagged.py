@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from sentence_experts.corpus.formats.bibtex import Fields
 from sentence_experts.corpus.paper import RecordError
+from sentence_experts.table_files import named_separator
 
 # Some programs write one space before the hyphen; "ER - negative" continues an abstract.
 RIS_LINE = re.compile(r"(?!ER - *[^ ])([A-Z][A-Z0-9]) {1,2}-(?: (.*))?$")
@@ -75,9 +76,12 @@ def _read_rows(text: str) -> Iterator[list[str]]:
         csv.Error: the text ends inside a cell, or inside a row.
     """
     text = text.lstrip("\r\n")
-    first = text.partition("\n")[0]
-    # The names of the columns contain no separator.
-    separator = max(",;\t", key=first.count)
+    first, _, rest = text.partition("\n")
+    separator = named_separator(first)
+    if separator:
+        text = rest.lstrip("\r\n")
+    else:  # the names of the columns contain none
+        separator = max(",;\t", key=first.count)
     taken: list[str] = []  # lines of the row
 
     def lines() -> Iterator[str]:

@@ -125,6 +125,7 @@ def analyse(
     given = [pairs] if isinstance(pairs, Path | str | RatedPairs) else pairs
     data = [each if isinstance(each, RatedPairs) else RatedPairs.read(Path(each), chosen) for each in given]
     embedder = model if isinstance(model, MoeEmbedder) else load_embedder(str(model))
+    embedder.with_parts(SUM)  # refuses an alpha of other weights, before anything is read
     check_apart(out, overwrite, model, pairs)
 
     def made_from() -> dict[str, Any]:
