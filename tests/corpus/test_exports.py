@@ -247,10 +247,12 @@ def test_a_notice_in_medline_marks_its_paper(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [PUBMED_CSV.removeprefix("\ufeff"), ZOTERO])
 def test_a_table_of_which_the_first_line_names_the_separator_for_excel(text: str, tmp_path: Path) -> None:
-    (tmp_path / "named").mkdir()
     expected = papers(imported(tmp_path, "x.csv", text))
     assert expected[0]["year"]
-    assert papers(imported(tmp_path / "named", "x.csv", f"\ufeffsep=,\r\n{text}")) == expected
+    for number, end in enumerate(["\r\n", "\n", "\r", "\r\r\n", "\n \n"]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert papers(imported(folder, "x.csv", f"\ufeffsep=,{end}{text}")) == expected
 
 
 def test_authors_of_pubmeds_table_beside_a_group(tmp_path: Path) -> None:

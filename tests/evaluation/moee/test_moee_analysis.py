@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers.planted_embedder import PlantedEmbedder
@@ -14,7 +15,7 @@ from helpers.small_language_models import make_language_model
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee import analysis
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse, analyse_states
-from sentence_experts.evaluation.moee.make_and_evaluate import evaluate_parts
+from sentence_experts.evaluation.moee.make_and_evaluate import evaluate_parts, make_embedder
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.vectors import States
@@ -83,6 +84,19 @@ def test_an_embedder_in_memory_stays_as_it_is(tmp_path: Path, pairs_folder: Path
     assert all((tmp_path / name / "states").is_dir() for name in ("out", "evaluation"))
     assert embedder.fingerprint == fingerprint
     assert np.array_equal(embedder.encode(["rice"]), vectors)
+
+
+def test_a_script_that_makes_an_embedder_and_measures_it_can_be_run_again(
+    tmp_path: Path, pairs_folder: Path
+) -> None:
+    base = make_language_model(tmp_path / "base", "olmoe")
+    tables = []
+    for _ in range(2):
+        embedder = make_embedder(base, tmp_path / "made", parts="rw", device="cpu")
+        measured = evaluate_parts(embedder, pairs_folder, out=tmp_path / "out", parts=["rw"], bootstrap=0)
+        tables.append(measured.to_pandas())
+    assert set(tables[0]["model"]) == {"made-rw"}
+    pd.testing.assert_frame_equal(*tables)
 
 
 def test_fitted_standard_scores_belong_to_one_prompt() -> None:

@@ -76,10 +76,9 @@ def _read_rows(text: str) -> Iterator[list[str]]:
         csv.Error: the text ends inside a cell, or inside a row.
     """
     text = text.lstrip("\r\n")
-    first, _, rest = text.partition("\n")
-    separator = named_separator(first)
-    if separator:
-        text = rest.lstrip("\r\n")
+    first = re.split("[\r\n]", text, maxsplit=1)[0]
+    if separator := named_separator(first):
+        text = text[len(first) :].lstrip(" \r\n")
     else:  # the names of the columns contain none
         separator = max(",;\t", key=first.count)
     taken: list[str] = []  # lines of the row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from sentence_experts.evaluation.config import EvaluateConfig, RatedColumns
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import Evaluation
-from sentence_experts.models.sources import name_of
+from sentence_experts.models.pooling import settings_of
+from sentence_experts.models.sources import ModelOrigin, name_of, source_name
 from sentence_experts.moee import FILE
 from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
 from sentence_experts.moee.moee_config import MoeeConfig
@@ -89,6 +91,9 @@ def make_embedder(
             return load_embedder(str(place.path), MoeeConfig.of(device=config.device, trust_remote_code=code))
         embedder = _fit(embedder, texts, rated)
         embedder.save_to(place)
+    # As if it had been loaded from there, which the next call does.
+    origin = ModelOrigin.of_files(source_name(str(place.path)), str(place.path))
+    replace(origin, settings=settings_of(embedder)).set(embedder)
     return embedder
 
 
