@@ -2,12 +2,59 @@
 
 from __future__ import annotations
 
-from datasets import Dataset
+import logging
+from pathlib import Path
 
-from sentence_experts.compat.datasets import dataset_fingerprint
+import pytest
+from datasets import Dataset, DatasetDict
+
+from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
+from sentence_experts.errors import InputError
+
+SIZES = {"Train": 5, "Dev": 4, "TEST": 3, "train_extra": 2, "heldout": 1}
+SAVED = DatasetDict({name: Dataset.from_dict({"n": list(range(size))}) for name, size in SIZES.items()})
 
 
 def test_fingerprint_changes_with_the_content() -> None:
     dataset = Dataset.from_dict({"text": ["a", "b"]})
     assert dataset_fingerprint(dataset) == dataset_fingerprint(Dataset.from_dict({"text": ["a", "b"]}))
     assert dataset_fingerprint(dataset) != dataset_fingerprint(dataset.select([0]))
+
+
+def test_splits_of_a_folder_that_was_saved_to_disk_are_its_own(tmp_path: Path) -> None:
+    SAVED.save_to_disk(tmp_path / "all")
+    SAVED["Dev"].save_to_disk(tmp_path / "one")
+    assert load_splits(str(tmp_path / "all"), None).num_rows == SIZES
+    assert load_splits(str(tmp_path / "one"), None).num_rows == {"train": 4}
+    with pytest.raises(InputError, match="has no subset 'a'"):
+        load_splits(str(tmp_path / "all"), "a")
+
+
+def write_tables(folder: Path, *names: str) -> str:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text\n{name}\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("other", ["Dev.csv", "Test.csv", "Data_Valid.csv", "Dev/rows.csv"])
+def test_files_of_other_splits_are_not_read_as_rows_of_train(tmp_path: Path, other: str) -> None:
+    folder = write_tables(tmp_path, "Train.csv", other)
+    with pytest.raises(InputError, match=f"{other} would be read as a part of the split train: call"):
+        load_splits(folder, None)
+
+
+def test_files_that_are_one_split_and_those_that_are_not_read_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sentence_experts")
+    names = ("train-0.csv", "train-1.csv", "testing.csv", "heldout.csv", ".hidden/a.csv")
+    folder = write_tables(tmp_path / "folder", *names)
+    (tmp_path / "link").symlink_to(folder)
+    for path in (folder, str(tmp_path / "link")):
+        caplog.clear()
+        assert load_splits(path, None).num_rows == {"train": 2, "test": 1}
+        assert [record.message for record in caplog.records] == [
+            f"{path}: the split train has 2 files: train-0.csv, train-1.csv",
+            f"{path}: not read: heldout.csv",
+        ]

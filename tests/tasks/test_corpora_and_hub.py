@@ -121,6 +121,19 @@ def test_a_hub_dataset_may_call_validation_dev(monkeypatch: pytest.MonkeyPatch, 
     assert found == list(counts.values())
 
 
+def test_a_dataset_that_was_saved_to_disk_has_its_own_splits(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    counts = {"Train": 40, "Dev": 12, "Test": 8, "heldout": 5}
+    saved = {
+        name: datasets.Dataset.from_list(moods(count, start=100 * number))
+        for number, (name, count) in enumerate(counts.items())
+    }
+    datasets.DatasetDict(saved).save_to_disk(tmp_path / "moods")
+    folder = compiled(tmp_path, _hub_task(hub=str(tmp_path / "moods")))
+    found = [folder.texts("classification", "moods", split).num_rows for split in SPLITS]
+    assert found == [40, 12, 8]
+
+
 def test_other_columns_of_a_hub_dataset_are_named(hub: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "sentence_experts")
     other = ([f"fold {n}" for n in range(4)], ["train"] * 4)

@@ -386,8 +386,11 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         if column.null_count and not each.nullable:
             missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"
             raise InputError(f"{name}: {missing}")
-        columns.append(column)
-    try:
-        return pa.table(columns, names=schema.names).cast(schema)
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"{name}: {' '.join(str(error).split())}") from error
+        try:
+            columns.append(column.cast(each.type))
+        except (pa.ArrowException, ValueError) as error:
+            raise InputError(
+                f"{name}, column {each.name}: {column.type} where {each.type} is needed "
+                f"({' '.join(str(error).split())}); import_corpus reads tables in other forms"
+            ) from error
+    return pa.table(columns, schema=schema)

@@ -158,7 +158,7 @@ def _is_divided(source: Any) -> bool:
     if not isinstance(source, Mapping):
         return False
     is_dataset = type(source).__module__.partition(".")[0] == "datasets"
-    splits = [_name_split(each) in SPLITS for each in source]
+    splits = [fold_split(each) in SPLITS for each in source]
     has_tables = all(hasattr(each, "columns") or hasattr(each, "column_names") for each in source.values())
     return is_dataset or (any(splits) and (all(splits) or has_tables))
 
@@ -191,7 +191,7 @@ def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
         InputError: there is none, or two are names of one split.
     """
     names = list(map(str, names))  # of the class NamedSplit in a `DatasetDict`
-    known = {name: each for name in names if (each := _name_split(name)) in SPLITS}
+    known = {name: each for name in names if (each := fold_split(name)) in SPLITS}
     if not known:
         raise InputError(
             f"{where} has the splits {', '.join(names)}, none of {', '.join(SPLITS)}; give the table of "
@@ -205,7 +205,8 @@ def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
     return known
 
 
-def _name_split(written: Any) -> str:
+def fold_split(written: Any) -> str:
+    """Return the name of a split here, such as "validation" of "Dev"; other names in lower case."""
     folded = str(written or "").strip().lower()
     return OTHER_NAMES.get(folded, folded)
 
@@ -227,7 +228,7 @@ def read_split(value: Any, where: str) -> str:
     Raises:
         InputError: it names no split.
     """
-    name = _name_split(value)
+    name = fold_split(value)
     if name not in SPLITS:
         raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
     return name

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from sentence_experts.cells import BadRowError
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
-from sentence_experts.pairs.config import OTHER_NAMES
-from sentence_experts.pairs.pair_tables import is_no_and_yes, read_split
+from sentence_experts.pairs.pair_tables import fold_split, is_no_and_yes, read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file
 from sentence_experts.table_files import Row as Values
@@ -141,7 +140,7 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _O
     local = resolve_path(hub, folder)
     loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
     named = {str(split): name for split, name in (source.splits or {}).items()}
-    usual = {OTHER_NAMES.get(name, name): name for name in loaded} | {name: name for name in loaded}
+    usual = {fold_split(name): name for name in loaded} | {name: name for name in loaded}
     splits = named or {name: usual[name] for name in get_args(Split) if name in usual}
     unknown = [name for name in splits.values() if name not in loaded]
     if unknown or not splits:
