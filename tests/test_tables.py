@@ -230,3 +230,20 @@ def test_a_series_is_a_table_of_one_column(one_column):
 def test_items_that_are_no_texts_are_named(items, message):
     with pytest.raises(InputError, match=message):
         to_arrow(items)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ({0: "rice", 1: "sleep"}, r"dict: give a list, as DataFrame.to_dict\('list'\)"),
+        ("rice", "str: give a list"),
+        ({"rice", "sleep"}, "set: give a list"),
+        (iter(["rice"]), "list_iterator: give a list"),
+    ],
+)
+def test_columns_of_a_mapping_are_lists(column: object, kind: str) -> None:
+    """Arrow would take the letters of a text, and the keys of a mapping."""
+    with pytest.raises(InputError, match=f"the column 'text' is a {kind}"):
+        to_arrow({"text": column})
+    for whole in (["rice"], ("rice",), np.array(["rice"]), pd.Series(["rice"]), pa.array(["rice"])):
+        assert to_arrow({"text": whole})["text"].to_pylist() == ["rice"]

@@ -221,6 +221,10 @@ def _read_mapping(data: Mapping[str, Any]) -> pa.Table:
     first: Any = next((each.index for each in data.values() if hasattr(each, "reset_index")), None)
     cells = dict[str, Any]()
     for name, each in data.items():
+        # Arrow takes all that can be looped over: the letters of a text, the keys of a mapping.
+        if isinstance(each, str | bytes | Mapping | set | frozenset | Iterator):
+            hint = ", as DataFrame.to_dict('list') does" if isinstance(each, Mapping) else ""
+            raise InputError(f"the column {name!r} is a {type(each).__name__}: give a list{hint}")
         if hasattr(each, "reset_index") and not each.index.equals(first):
             if not (each.index.is_unique and set(each.index) == set(first)):
                 raise InputError(

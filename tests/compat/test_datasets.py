@@ -37,11 +37,45 @@ def write_tables(folder: Path, *names: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("other", ["Dev.csv", "Test.csv", "Data_Valid.csv", "Dev/rows.csv"])
+OTHERS = ["Dev", "Test", "Data_Valid", "Dev/rows", "TestSet", "testdata", "Eval", "Development", "train/Test"]
+
+
+@pytest.mark.parametrize("other", OTHERS)
 def test_files_of_other_splits_are_not_read_as_rows_of_train(tmp_path: Path, other: str) -> None:
-    folder = write_tables(tmp_path, "Train.csv", other)
-    with pytest.raises(InputError, match=f"{other} would be read as a part of the split train: call"):
+    train = "train/x.csv" if "/Test" in other else "Train.csv"
+    folder = write_tables(tmp_path, train, f"{other}.csv")
+    with pytest.raises(InputError, match=rf"{other}\.csv would be a part of the split train: call"):
         load_splits(folder, None)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train.csv", "train_dev.csv", "test.csv"),
+        ("questions_train.csv", "train_answers_test.csv"),
+        ("train_test_split/train.csv", "train_test_split/test.csv"),
+    ],
+)
+def test_no_file_is_of_two_splits(tmp_path: Path, names: tuple[str, ...]) -> None:
+    folder = write_tables(tmp_path, *names)
+    with pytest.raises(InputError, match=r"would be (in the splits|a part of)"):
+        load_splits(folder, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["data/train-00000-of-00001", "data/dev-00000-of-00002", "data/dev-00001-of-00002"], (1, 2)),
+        (["data/train_sft-00000-of-00002", "data/train_sft-00001-of-00002"], (2,)),
+        (["data/validation_matched-00000-of-00002", "data/validation_matched-00001-of-00002"], (2,)),
+        (["train/test_tube", "train/others"], (2,)),
+        (["train", "val", "testing"], (1, 1, 1)),
+        (["rows", "more"], (2,)),
+    ],
+)
+def test_usual_folders_are_read(tmp_path: Path, names: list[str], expected: tuple[int, ...]) -> None:
+    folder = write_tables(tmp_path, *(f"{name}.csv" for name in names))
+    assert tuple(load_splits(folder, None).num_rows.values()) == expected
 
 
 def test_files_that_are_one_split_and_those_that_are_not_read_are_named(

@@ -15,7 +15,7 @@ from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import Evaluation
 from sentence_experts.models.pooling import settings_of
-from sentence_experts.models.sources import ModelOrigin, name_of, source_name
+from sentence_experts.models.sources import ModelOrigin, name_of, notes_of, source_name
 from sentence_experts.moee import FILE
 from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
 from sentence_experts.moee.moee_config import MoeeConfig
@@ -93,7 +93,7 @@ def make_embedder(
         embedder.save_to(place)
     # As if it had been loaded from there, which the next call does.
     origin = ModelOrigin.of_files(source_name(str(place.path)), str(place.path))
-    replace(origin, settings=settings_of(embedder)).set(embedder)
+    replace(origin, notes=notes_of(origin.place), settings=settings_of(embedder)).set(embedder)
     return embedder
 
 
