@@ -235,7 +235,7 @@ def test_items_that_are_no_texts_are_named(items, message):
 @pytest.mark.parametrize(
     ("column", "kind"),
     [
-        ({0: "rice", 1: "sleep"}, r"dict: give a list, as DataFrame.to_dict\('list'\)"),
+        ({0: "rice", 1: "sleep"}, r"dict: give a list \(DataFrame.to_dict\('list'\)\), or one of"),
         ("rice", "str: give a list"),
         ({"rice", "sleep"}, "set: give a list"),
         (iter(["rice"]), "list_iterator: give a list"),

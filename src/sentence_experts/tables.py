@@ -223,7 +223,9 @@ def _read_mapping(data: Mapping[str, Any]) -> pa.Table:
     for name, each in data.items():
         # Arrow takes all that can be looped over: the letters of a text, the keys of a mapping.
         if isinstance(each, str | bytes | Mapping | set | frozenset | Iterator):
-            hint = ", as DataFrame.to_dict('list') does" if isinstance(each, Mapping) else ""
+            hint = (
+                " (DataFrame.to_dict('list')), or one of several tables" if isinstance(each, Mapping) else ""
+            )
             raise InputError(f"the column {name!r} is a {type(each).__name__}: give a list{hint}")
         if hasattr(each, "reset_index") and not each.index.equals(first):
             if not (each.index.is_unique and set(each.index) == set(first)):

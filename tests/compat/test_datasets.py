@@ -37,12 +37,15 @@ def write_tables(folder: Path, *names: str) -> str:
     return str(folder)
 
 
-OTHERS = ["Dev", "Test", "Data_Valid", "Dev/rows", "TestSet", "testdata", "Eval", "Development", "train/Test"]
+OTHERS = [
+    *("Dev", "Test", "Data_Valid", "Dev/rows", "TestSet", "testdata", "STSTest", "heldout", "Eval"),
+    *("train/Test", "train/sts_test", "train/test_en", "train/sts.test", "train/test-00000-of-00001-ab12"),
+]
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_files_of_other_splits_are_not_read_as_rows_of_train(tmp_path: Path, other: str) -> None:
-    train = "train/x.csv" if "/Test" in other else "Train.csv"
+    train = "train/train_en.csv" if other.startswith("train") else "Train.csv"
     folder = write_tables(tmp_path, train, f"{other}.csv")
     with pytest.raises(InputError, match=rf"{other}\.csv would be a part of the split train: call"):
         load_splits(folder, None)
@@ -54,11 +57,12 @@ def test_files_of_other_splits_are_not_read_as_rows_of_train(tmp_path: Path, oth
         ("train.csv", "train_dev.csv", "test.csv"),
         ("questions_train.csv", "train_answers_test.csv"),
         ("train_test_split/train.csv", "train_test_split/test.csv"),
+        ("train-data/train/a.csv", "train-data/train/b.csv"),
     ],
 )
-def test_no_file_is_of_two_splits(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_no_file_is_read_twice(tmp_path: Path, names: tuple[str, ...]) -> None:
     folder = write_tables(tmp_path, *names)
-    with pytest.raises(InputError, match=r"would be (in the splits|a part of)"):
+    with pytest.raises(InputError, match=r"would be (in the splits|twice in|a part of)"):
         load_splits(folder, None)
 
 
@@ -68,7 +72,8 @@ def test_no_file_is_of_two_splits(tmp_path: Path, names: tuple[str, ...]) -> Non
         (["data/train-00000-of-00001", "data/dev-00000-of-00002", "data/dev-00001-of-00002"], (1, 2)),
         (["data/train_sft-00000-of-00002", "data/train_sft-00001-of-00002"], (2,)),
         (["data/validation_matched-00000-of-00002", "data/validation_matched-00001-of-00002"], (2,)),
-        (["train/test_tube", "train/others"], (2,)),
+        (["train_data/part1", "train_data/part2", "dev-clean/rows"], (2, 1)),
+        (["pretraining", "contest", "latest", "development_economics"], (4,)),
         (["train", "val", "testing"], (1, 1, 1)),
         (["rows", "more"], (2,)),
     ],
@@ -78,17 +83,26 @@ def test_usual_folders_are_read(tmp_path: Path, names: list[str], expected: tupl
     assert tuple(load_splits(folder, None).num_rows.values()) == expected
 
 
-def test_files_that_are_one_split_and_those_that_are_not_read_are_named(
+def test_the_files_of_each_split_and_those_that_are_not_read_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "sentence_experts")
-    names = ("train-0.csv", "train-1.csv", "testing.csv", "heldout.csv", ".hidden/a.csv")
-    folder = write_tables(tmp_path / "folder", *names)
+    names = ("train-0.csv", "train-1.csv", "testing.csv", "other.csv", "more.JSONL", "x/TEST.parquet")
+    folder = write_tables(tmp_path / "folder", *names, ".hidden/a.csv", "LICENSE.txt", "dataset_infos.json")
+    (tmp_path / "folder" / "dataset_infos.json").write_text("{}")
     (tmp_path / "link").symlink_to(folder)
     for path in (folder, str(tmp_path / "link")):
         caplog.clear()
         assert load_splits(path, None).num_rows == {"train": 2, "test": 1}
         assert [record.message for record in caplog.records] == [
-            f"{path}: the split train has 2 files: train-0.csv, train-1.csv",
-            f"{path}: not read: heldout.csv",
+            f"{path}: the files of each split: train (2): train-0.csv, train-1.csv; test (1): testing.csv",
+            f"{path}: not read: more.JSONL, other.csv, x/TEST.parquet",
         ]
+
+
+def test_files_that_the_card_of_a_folder_names_are_as_it_says(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, "rows.csv", "dev.csv")
+    files = "- split: train\n    path: rows.csv\n  - split: test\n    path: dev.csv"
+    card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  {files}\n---\n"
+    (tmp_path / "README.md").write_text(card)
+    assert load_splits(folder, None).num_rows == {"train": 1, "test": 1}

@@ -11,14 +11,16 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict, load_dataset_builder, load_from_disk
 
 from sentence_experts.errors import InputError
+from sentence_experts.table_files import format_of
 
 _SAVED = ("dataset_dict.json", "state.json")  # in folders that `save_to_disk` wrote
+_NO_TABLES = {*_SAVED, "dataset_info.json", "dataset_infos.json", "config.json"}
 # Words in names of files, folders and splits, and the splits that they may mean.
 _WORDS = {
     **{word: {"train"} for word in ("train", "training")},
-    **{word: {"validation"} for word in ("validation", "valid", "val", "dev", "devel", "development")},
-    **{word: {"test"} for word in ("test", "testing")},
-    **{word: {"validation", "test"} for word in ("eval", "evaluation")},
+    **{word: {"validation"} for word in ("validation", "valid", "val", "dev", "validate")},
+    **{word: {"test"} for word in ("test", "tests", "testing")},
+    **{word: {"validation", "test"} for word in ("eval", "evals", "evaluation", "heldout", "holdout")},
 }
 
 logger = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
             read = {
                 str(split): [os.path.relpath(file, inside) for file in own] for split, own in files.items()
             }
-            _check_files(name, read)
+            _check_files(name, read, is_named=_names_files(folder))
             if config is None:
                 _name_unread(name, inside, set().union(*read.values()))
         builder.download_and_prepare()
@@ -66,50 +68,61 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
         ) from error
 
 
-def _check_files(where: str, files: Mapping[str, Sequence[str]]) -> None:
-    """Log of which files each split of a folder is; the library chooses them by their names.
+def _names_files(folder: Path) -> bool:
+    """Return whether the folder says which files its splits have; else the library guesses from names."""
+    card = folder / "README.md"
+    return card.is_file() and "data_files:" in card.read_text("utf-8", errors="replace")
+
+
+def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool) -> None:
+    """Log which files each split of a folder has.
 
     Raises:
-        InputError: a file is in two splits, or its name says that it is of another split.
+        InputError: a file is read twice, or its name says that it is of another split, and no card names it.
     """
+    if sum(map(len, files.values())) > 1:
+        splits = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
+        logger.info(f"{where}: the files of each split: {'; '.join(splits)}")
     advice = "call the files train.csv, validation.csv and test.csv, or give them one by one"
     split_of: dict[str, str] = {}
-    for split, names in files.items():
+    for split, names in () if is_named else files.items():
         for name in names:
-            if name in split_of:
-                raise InputError(
-                    f"{where}: {name} would be in the splits {split_of[name]} and {split}: {advice}"
+            if (other := split_of.setdefault(name, split)) != split or names.count(name) > 1:
+                both = (
+                    f"in the splits {other} and {split}" if other != split else f"twice in the split {split}"
                 )
-            split_of[name] = split
-            said, meant = _read_split(Path(name)), _find_splits(split)
+                raise InputError(f"{where}: {name} would be {both}: {advice}")
+            said, meant = _read_split(name), _find_splits(split)
             if said and meant and not said & meant:
                 raise InputError(f"{where}: {name} would be a part of the split {split}: {advice}")
-        if len(names) > 1:
-            logger.info(f"{where}: the split {split} has {len(names):,} files: {_join(names)}")
 
 
-def _read_split(path: Path) -> set[str]:
-    """Return the splits of which a file may be, by its own name if that is one, or by its folders' too."""
-    stem = path.name.split(".")[0]
-    own = _WORDS.get(re.sub(r"[\W\d_]+(of[\W\d_]+)?$", "", stem).lower())
-    return own or _find_splits(str(path))
+def _read_split(name: str) -> set[str]:
+    """Return the splits of which a file may be, by its own name, or else by its folders' names."""
+    parts = (_find_splits(part) for part in reversed(Path(name).parts))
+    return next(filter(None, parts), set())
 
 
 def _find_splits(name: str) -> set[str]:
     """Return the splits that the words of a name may mean, such as "test" of "TestSet"."""
-    words = re.split(r"[\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
+    words = re.split(r"[\W\d_]+", apart.lower())
     stems = [re.sub(r"(?<=.)(set|data|split)$", "", word) for word in words]
     return set().union(*(_WORDS[stem] for stem in stems if stem in _WORDS))
 
 
 def _name_unread(where: str, folder: Path, read: Collection[str]) -> None:
-    """Log which files of a folder, of the kinds that are read, are in no split."""
-    kinds = {Path(name).suffix for name in read}
+    """Log which tables of a folder are in no split."""
+    lines = format_of(next(iter(read), "")) == "lines"  # otherwise .txt is a licence, or a note
     unread = []
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths = (os.path.relpath(Path(parent, name), folder) for name in files if name not in _SAVED)
-        unread += [path for path in paths if Path(path).suffix in kinds and path not in read]
+        folders[:] = [name for name in folders if not name.startswith((".", "__"))]
+        for name in files:
+            path = os.path.relpath(Path(parent, name), folder)
+            form = format_of(name)
+            is_table = form is not None and name not in _NO_TABLES and not name.startswith(".")
+            if is_table and (lines or form != "lines") and path not in read:
+                unread.append(path)
     if unread:
         logger.warning(f"{where}: not read: {_join(sorted(unread))}")
 
