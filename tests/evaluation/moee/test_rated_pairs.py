@@ -28,7 +28,7 @@ def test_bad_rows_are_logged_and_left_out(tmp_path, capsys):
     assert np.array_equal(found.scores, np.arange(12) / 2)
     assert len(found.texts) == 15
     logged = " ".join(capsys.readouterr().err.split())
-    assert "3 rows left out; the first: sts.jsonl row 13: a: empty text" in logged
+    assert "3 of 15 rows are left out; the first: sts.jsonl row 13: a: empty text" in logged
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ class RatedPairs:
         source = Source.model_validate({"file": str(path), **columns})
         _, rows, bad, _ = read(source, KINDS["sts"], Path())
         if bad:
-            logger.info(f"{len(bad)} rows left out; the first: {bad[0][0]}: {bad[0][1]}")
+            of = f"{len(bad):,} of {len(bad) + len(rows):,} rows"
+            logger.warning(f"{path}: {of} are left out; the first: {bad[0][0]}: {bad[0][1]}")
         if len(rows) < MIN_PAIRS:
             raise InputError(f"{path}: {len(rows)} scored pairs; at least {MIN_PAIRS} are needed")
         texts = ([row.anchor for row in rows], [str(row.positive) for row in rows])
