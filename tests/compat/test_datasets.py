@@ -106,3 +106,6 @@ def test_files_that_the_card_of_a_folder_names_are_as_it_says(tmp_path: Path) ->
     card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  {files}\n---\n"
     (tmp_path / "README.md").write_text(card)
     assert load_splits(folder, None).num_rows == {"train": 1, "test": 1}
+    (tmp_path / "README.md").write_text(f"---\nlicense: mit\n---\nThe data_files: of {folder}\n")
+    with pytest.raises(InputError, match=r"dev\.csv would be a part|rows\.csv"):
+        load_splits(write_tables(tmp_path, "train/dev.csv"), None)

@@ -18,7 +18,7 @@ _NO_TABLES = {*_SAVED, "dataset_info.json", "dataset_infos.json", "config.json"}
 # Words in names of files, folders and splits, and the splits that they may mean.
 _WORDS = {
     **{word: {"train"} for word in ("train", "training")},
-    **{word: {"validation"} for word in ("validation", "valid", "val", "dev", "validate")},
+    **{word: {"validation"} for word in ("validation", "valid", "val", "dev", "devel", "validate")},
     **{word: {"test"} for word in ("test", "tests", "testing")},
     **{word: {"validation", "test"} for word in ("eval", "evals", "evaluation", "heldout", "holdout")},
 }
@@ -71,7 +71,9 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
 def _names_files(folder: Path) -> bool:
     """Return whether the folder says which files its splits have; else the library guesses from names."""
     card = folder / "README.md"
-    return card.is_file() and "data_files:" in card.read_text("utf-8", errors="replace")
+    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+    settings = re.match(r"---\r?\n(.*?)\n---", text, re.DOTALL)
+    return settings is not None and "data_files" in settings[1]
 
 
 def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool) -> None:
@@ -83,11 +85,15 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
     if sum(map(len, files.values())) > 1:
         splits = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
         logger.info(f"{where}: the files of each split: {'; '.join(splits)}")
-    advice = "call the files train.csv, validation.csv and test.csv, or give them one by one"
+    advice = (
+        "call the files train.csv, validation.csv and test.csv, name them in README.md (data_files), or give "
+        "them one by one"
+    )
     split_of: dict[str, str] = {}
     for split, names in () if is_named else files.items():
+        has_twice = len(set(names)) < len(names)
         for name in names:
-            if (other := split_of.setdefault(name, split)) != split or names.count(name) > 1:
+            if (other := split_of.setdefault(name, split)) != split or (has_twice and names.count(name) > 1):
                 both = (
                     f"in the splits {other} and {split}" if other != split else f"twice in the split {split}"
                 )
@@ -113,15 +119,15 @@ def _find_splits(name: str) -> set[str]:
 
 def _name_unread(where: str, folder: Path, read: Collection[str]) -> None:
     """Log which tables of a folder are in no split."""
-    lines = format_of(next(iter(read), "")) == "lines"  # otherwise .txt is a licence, or a note
+    kinds = {Path(name).suffix for name in read}
     unread = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__"))]
         for name in files:
             path = os.path.relpath(Path(parent, name), folder)
-            form = format_of(name)
-            is_table = form is not None and name not in _NO_TABLES and not name.startswith(".")
-            if is_table and (lines or form != "lines") and path not in read:
+            # A .txt is a licence, or a note, where no others are read.
+            is_table = Path(name).suffix in kinds or format_of(name) not in (None, "lines")
+            if is_table and not (name in _NO_TABLES or name.startswith(".") or path in read):
                 unread.append(path)
     if unread:
         logger.warning(f"{where}: not read: {_join(sorted(unread))}")

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from weakref import ref
 
 import torch
+from torch.autograd.graph import increment_version
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 M = TypeVar("M", bound=torch.nn.Module)
-_SAMPLED = 64  # elements of each weight
 
 
 def share_weights(module: M, **changed: torch.nn.Module) -> M:
@@ -52,33 +53,20 @@ def is_recording() -> bool:
 
 
 def changes_of(tensor: torch.Tensor) -> int:
-    """Return the number of times that a tensor was changed in place, but for steps of fused optimizers.
+    """Return the number of times that a tensor was changed in place (an optimizer's step is one change).
 
     autograd counts this for itself, to notice that a value saved for the backward pass is gone.
     """
     return 0 if tensor.is_inference() else tensor._version
 
 
-def sample_weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[torch.dtype, bytes]]:
-    """Return the number type of each weight and the bytes of up to `_SAMPLED` elements, from all its parts.
-
-    Weights without plain memory, such as those on no device (meta), are left out.
-    """
-    of_type = dict[torch.dtype, dict[str, torch.Tensor]]()
-    for name, weight in weights.items():
-        is_plain = type(weight) in (torch.Tensor, torch.nn.Parameter) and weight.layout is torch.strided
-        if is_plain and weight.numel() and not (weight.is_meta or weight.is_quantized):
-            flat = weight.detach().reshape(-1)
-            some = flat[:: max(1, len(flat) // _SAMPLED)][:_SAMPLED]
-            of_type.setdefault(weight.dtype, {})[name] = some.cpu()
-    samples = dict[str, tuple[torch.dtype, bytes]]()
-    for dtype, group in of_type.items():
-        content, at = torch.cat(list(group.values())).view(torch.uint8).numpy().tobytes(), 0
-        for name, some in group.items():
-            end = at + len(some) * dtype.itemsize
-            samples[name] = (dtype, content[at:end])
-            at = end
-    return samples
+@register_optimizer_step_post_hook
+def _count_changes(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Count a step as a change of its weights, as fused optimizers, the default of trainers, do not."""
+    weights = (weight for group in optimizer.param_groups for weight in group["params"])
+    for weight in weights:
+        if weight.grad is not None and not weight.is_inference():
+            increment_version(weight)
 
 
 @cache
@@ -91,8 +79,8 @@ def changes_when_unpickled() -> int:
 class KnownWeights:
     """The weights of a model as they are now; copied and pickled along with the model.
 
-    A weight is known by its identity, by the number of its changes in place, and by some of its elements, as
-    fused optimizers count no change. Changes of few elements of `weight.data` are not noticed.
+    A weight is known by its identity and by the number of its changes in place, so that nothing has to be
+    read to notice a change. Changes of `weight.data` are not noticed.
     """
 
     def __init__(
@@ -109,7 +97,6 @@ class KnownWeights:
         self._known: dict[str, tuple[ref[torch.Tensor], int]] | None = None
         if weights is not None:
             self._known = {name: (ref(weight), changes_of(weight)) for name, weight in weights.items()}
-            self._samples = sample_weights(weights)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the call that notes the copies of the weights, which count their changes from zero."""
@@ -120,18 +107,9 @@ class KnownWeights:
         known = self._unchanged()
         if known is None or not all(name in weights or self._may_go(name) for name in known):
             return False
-        others = {name: weight for name, weight in weights.items() if weight is not known.get(name)}
-        return self._have_samples(others) and all(
-            self._may_go(name) and changes_of(weight) <= self._usual_changes
-            for name, weight in others.items()
-        )
-
-    def _have_samples(self, weights: Mapping[str, torch.Tensor]) -> bool:
-        """Return whether the sampled elements are as they were; other number types are not compared."""
-        samples = sample_weights({name: weight for name, weight in weights.items() if name in self._samples})
         return all(
-            sample[0] != self._samples[name][0] or sample == self._samples[name]
-            for name, sample in samples.items()
+            weight is known.get(name) or (self._may_go(name) and changes_of(weight) <= self._usual_changes)
+            for name, weight in weights.items()
         )
 
     def _unchanged(self) -> dict[str, torch.Tensor] | None:
@@ -144,7 +122,7 @@ class KnownWeights:
                 weights[name] = weight
             elif weight is not None or not self._may_go(name):
                 return None
-        return weights if self._have_samples(weights) else None
+        return weights
 
 
 class LightMeta(TorchFunctionMode):

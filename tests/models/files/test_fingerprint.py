@@ -41,13 +41,10 @@ def add_to_weights(model: Any) -> None:
             weight.add_(0.1)
 
 
-def add_to_data(model: Any) -> None:
-    for weight in model.parameters():
-        weight.data += 0.1
-
-
 def take_a_fused_step(model: Any) -> None:
-    """As the trainers of transformers and sentence-transformers do by default; torch counts no change."""
+    """As the trainers of transformers and sentence-transformers do by default: torch counts no change."""
+    model.requires_grad_(False)
+    model[0].auto_model.embeddings.word_embeddings.requires_grad_(True)
     vectors = model(model.preprocess(["rice", "sleep"]))["sentence_embedding"]
     vectors.square().sum().backward()
     torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True).step()
@@ -68,7 +65,6 @@ def keep_case(model: Any) -> None:
 
 CHANGES: list[Change] = [
     add_to_weights,
-    add_to_data,
     take_a_fused_step,
     drop_a_layer,
     replace_a_weight,
