@@ -123,6 +123,8 @@ def test_list_of_texts_is_a_table():
 
 def test_several_data_sets_in_one_are_refused():
     both = DatasetDict(train=Dataset.from_dict({"text": ["a"]}), test=Dataset.from_dict({"text": ["b"]}))
+    with pytest.raises(InputError, match="an IterableDataset cannot be read as a table: give a Dataset"):
+        to_arrow(Dataset.from_dict({"text": ["a"]}).to_iterable_dataset())
     with pytest.raises(InputError, match=r"DatasetDict is several tables: give one of them \(train, test\)"):
         to_arrow(both)
     frames = {"Part 1": pd.DataFrame({"text": ["a"]}), "Part 2": pd.DataFrame({"text": ["b"]})}

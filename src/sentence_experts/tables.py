@@ -176,6 +176,8 @@ def to_arrow(data: Table) -> pa.Table:
     try:
         if isinstance(data, pa.Array | pa.ChunkedArray):
             return _without_views(pa.table({TEXT: data}))
+        if type(data).__name__ == "IterableDataset":
+            raise InputError("an IterableDataset cannot be read as a table: give a Dataset")
         if library == "datasets" and not hasattr(data, "column_names"):
             return to_arrow(list(data))  # a column
         if hasattr(data, "to_frame"):  # a series of pandas or polars: one column

@@ -30,6 +30,7 @@ from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.storage import RECORD, write_json
+from sentence_experts.training.run import train
 
 OUT_OF_MEMORY = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
@@ -251,6 +252,12 @@ def test_alpha_is_that_of_the_model_for_which_it_was_chosen(olmoe, texts, tmp_pa
     load(make_embedder(tmp_path / "chosen", tmp_path / "again", **made) and tmp_path / "again")
     assert load(tmp_path / "given").alpha == 0.7
     assert load(tmp_path / "other parts").parts == "hs"
+
+
+def test_an_embedder_is_not_trained(olmoe, pairs_folder):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    with pytest.raises(UsageError, match=f"an embedder cannot be trained, only its language model: {olmoe}"):
+        train(embedder, pairs_folder, max_steps=1)
 
 
 @pytest.mark.parametrize("open_folder", [load, load_embedder])

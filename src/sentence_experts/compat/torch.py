@@ -60,13 +60,15 @@ def changes_of(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-@register_optimizer_step_post_hook
 def _count_changes(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """Count a step as a change of its weights, as fused optimizers, the default of trainers, do not."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"])
     for weight in weights:
         if weight.grad is not None and not weight.is_inference():
             increment_version(weight)
+
+
+register_optimizer_step_post_hook(_count_changes)
 
 
 @cache
