@@ -114,3 +114,16 @@ def test_tables_that_were_changed_are_refused(tmp_path: Path) -> None:
     for read in (corpus.to_pandas, lambda: corpus.count_values("subjects")):
         with pytest.raises(InputError, match=r"papers\.parquet has changed since it was written"):
             read()
+
+
+def test_titles_tell_which_papers_of_a_table_were_retracted() -> None:
+    titles = ["RETRACTED: Rice", "Rice", None]
+    papers = pa.table({"paper_id": ["a", "b", "c"], "title": titles})
+    for table, expected in (
+        (papers, [True, False, False]),
+        (papers.append_column("retracted", pa.array([False, True, False])), [False, True, False]),
+        (papers.drop_columns("title"), [False, False, False]),
+    ):
+        corpus = CorpusFolder.of(table)
+        stored = pq.read_table(corpus.papers)
+        assert stored["retracted"].to_pylist() == expected

@@ -440,3 +440,28 @@ def test_a_folder_knows_the_columns_that_were_found(tmp_path: Path) -> None:
     tasks = {"t": {"kind": "pairs", "datasets": {"d": {"table": table}}}}
     made = compile_tasks(tasks, out=tmp_path / "tasks")
     assert made.manifest["datasets"]["t"]["d"]["source"]["found"] == {"label": "label"}
+
+
+@pytest.mark.parametrize("kind", ["retrieval", "pairs"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (2, 1, 0)])
+def test_a_negative_of_a_row_that_is_removed_goes_to_another_row(kind: str, order: tuple[int, ...]) -> None:
+    splits = ("train", "train", "train", "validation", "test")
+    rows = [
+        {
+            "anchor": f"question {n} of {n}",
+            "positive": f"answer {n} of {n}",
+            "label": 1,
+            "split": splits[n % 5],
+        }
+        for n in range(20)
+    ]
+    own = [
+        {"anchor": "which fruit is red", "positive": rows[4]["positive"], "label": 1, "split": "train"},
+        {"anchor": "which fruit is red", "positive": "an apple", "label": 1, "split": "train"},
+        {"anchor": "Which fruit is red?", "positive": "a banana", "label": 0, "split": "train"},
+    ]
+    table = pd.DataFrame([*rows, *(own[place] for place in order)])
+    made = compile_tasks({"fruit": {"kind": kind, "datasets": {"all": {"table": table}}}})
+    found = made.pairs("fruit", "all", "train").to_pandas().query("anchor == 'which fruit is red'")
+    assert found[["positive", "negative"]].to_numpy().tolist() == [["an apple", "a banana"]]
+    assert made.manifest["datasets"]["fruit"]["all"]["removed"] == {"train_seen_in_evaluation": 1}

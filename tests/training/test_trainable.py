@@ -79,7 +79,7 @@ def test_one_expert_is_trained_on_its_own_domains_alone(
     # Texts of another expert bring a prefix model no gradient at all.
     config = SHORT.model_copy(update={"only_expert": "neuro", "batches": "homogeneous"})
     result = train(str(model), pairs, config, tmp_path / "run")
-    assert "only these routes are trained: neuro" in capsys.readouterr().err
+    assert "trained on these routes' data only: neuro" in capsys.readouterr().err
     assert result.steps == SHORT.max_steps
     assert "eval_validation_neuro/f1_max" in result.history[0]
     assert "eval_validation_crops/f1_max" not in result.history[0]

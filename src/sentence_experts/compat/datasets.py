@@ -61,10 +61,12 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
     except InputError:
         raise
     except Exception as error:  # any error of the loaders and the network
-        reason = str(error).strip().split("\n")[0]
+        reason = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"
+        if folder.is_dir():
+            raise InputError(f"{name}: cannot be loaded as a dataset ({reason})") from error
         raise InputError(
-            f"hub dataset {name!r} cannot be loaded ({type(error).__name__}: {reason}); check its name "
-            "and config and the connection to the hub, or give a folder or file that was downloaded before"
+            f"hub dataset {name!r} cannot be loaded ({reason}); check its name and config and the connection "
+            "to the hub, or give a folder or file that was downloaded before"
         ) from error
 
 

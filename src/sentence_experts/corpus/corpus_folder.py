@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.cells import NO_VALUES, identifiers
 from sentence_experts.corpus.config import COUNTED
+from sentence_experts.corpus.paper import Paper, is_retracted
 from sentence_experts.corpus.sql_files import scan_parquet
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
@@ -176,7 +177,8 @@ class CorpusFolder:
         """Return a corpus given as such, as its folder, or as tables of papers, or of papers and citations.
 
         `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
-        gives the domain of each paper. `citations` needs `citing` and `cited`.
+        gives the domain of each paper. Without `retracted` the titles tell. `citations` needs `citing` and
+        `cited`.
 
         Raises:
             InputError: the folder holds no corpus, or a table lacks a column.
@@ -346,7 +348,9 @@ def build_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
 def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> CorpusFolder:
     folder.mkdir()
     if "retracted" not in papers.column_names:
-        papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
+        titles = papers["title"].to_pylist() if "title" in papers.column_names else [None] * papers.num_rows
+        marks = [isinstance(title, str) and is_retracted(Paper(title=title)) for title in titles]
+        papers = papers.append_column("retracted", pa.array(marks, pa.bool_()))
     table = _with_schema(papers, PAPERS_SCHEMA, "papers")
     counts = table["paper_id"].value_counts()
     if twice := counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist():

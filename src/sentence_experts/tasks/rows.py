@@ -48,6 +48,7 @@ class Row(NamedTuple):
     is_linked: bool = True  # whether the positive is one
     group: str | None = None  # rows of one group stay in one split
     negative_group: str | None = None  # of a negative that was a row
+    negative_is_row: bool = False
     split: str | None = None  # the source's, if it has splits
 
     def texts(self) -> tuple[str, ...]:
@@ -166,12 +167,17 @@ def _add_unlinked(reading: Reading, unlinked: list[tuple[str, Row]]) -> Reading:
         if reason:
             reading.bad.append((place, UnusableError("label", f"0 (not linked), and {reason}")))
             continue
-        added = reading.rows[number]._replace(negative=row.positive, negative_group=row.group)
-        if reading.rows[number].negative is None:
-            reading.rows[number] = added
-        else:
-            reading.rows.append(added)
+        add_negative(reading.rows, number, row.positive, row.group)
     return reading
+
+
+def add_negative(rows: list[Row], number: int, negative: str | None, group: str | None) -> None:
+    """Give a row a negative that was a row too: beside its pair, if that has one already."""
+    added = rows[number]._replace(negative=negative, negative_group=group, negative_is_row=True)
+    if rows[number].negative is None:
+        rows[number] = added
+    else:
+        rows.append(added)
 
 
 # ---- from records to rows ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 
 from sentence_experts.pairs.splits import find_components
 from sentence_experts.storage import sha256_text
-from sentence_experts.tasks.rows import Row, text_key
+from sentence_experts.tasks.rows import Row, add_negative, text_key
 from sentence_experts.tasks.task_file import Kind
 
 TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
@@ -67,7 +67,7 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     """Remove the rows of `split` that are of one of the `groups` or hold a text whose key is in `seen`.
 
     Of a negative of which this is true, only the negative is removed; a pair stays once, with its other
-    negatives if it has any.
+    negatives if it has any. A negative that was a row goes to another row of its anchor.
 
     Returns:
         The rows, the number of removed rows, and the number of removed negatives.
@@ -76,18 +76,28 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     bare: dict[tuple[str, ...], Row] = {}
     torn = {_keys(row) for row in rows if row.split == split and row.group in groups}
     removed = negatives = 0
+    left: list[Row] = []  # of which the negatives may stay
     for row in rows:
         if row.split != split:
             others.append(row)
         elif (keys := _keys(row)) in torn or not seen.isdisjoint(keys):
             removed += 1
+            left += [row] if row.negative_is_row else []
         elif row.negative and (row.negative_group in groups or text_key(row.negative) in seen):
-            bare.setdefault(row.texts(), row._replace(negative=None, negative_group=None))
+            bare.setdefault(
+                row.texts(), row._replace(negative=None, negative_group=None, negative_is_row=False)
+            )
             negatives += 1
         else:
             others.append(row)
     paired = {row.texts() for row in others if row.split == split} if bare else set()
-    return [*others, *(row for texts, row in bare.items() if texts not in paired)], removed, negatives
+    others += [row for texts, row in bare.items() if texts not in paired]
+    places = {text_key(row.anchor): at for at, row in reversed([*enumerate(others)]) if row.split == split}
+    for row in left:
+        negative, at = str(row.negative), places.get(text_key(row.anchor))
+        if at is not None and row.negative_group not in groups and text_key(negative) not in seen:
+            add_negative(others, at, negative, row.negative_group)
+    return others, removed, negatives
 
 
 def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:

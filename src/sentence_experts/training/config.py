@@ -28,7 +28,10 @@ class TrainConfig(Config):
     """Settings of `train`. A route is a domain or a task."""
 
     routes: list[str] | None = Field(
-        None, min_length=1, description="Train and validate on these domains or tasks only"
+        None,
+        min_length=1,
+        description="Train and validate on these domains or tasks only; others change with the weights that "
+        "they share with these (see `only_expert`)",
     )
     fraction: float = Field(
         1.0, gt=0, le=1, description="Fraction of each route's training pairs to use, sampled at random"
@@ -99,7 +102,7 @@ class TrainConfig(Config):
     only_expert: str | None = Field(
         None,
         description="Train only this expert and its route tokens, or the head of this route; all other "
-        "routes stay unchanged",
+        "routes stay unchanged, but for heads and adapters that sit on it",
     )
     lora_rank: int | None = Field(
         None, ge=1, description="Train low-rank matrices of this rank in place of the attention's weights"

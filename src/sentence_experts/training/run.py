@@ -140,7 +140,7 @@ class Run:
         check_settings(model, config)
         self.routes = find_routes(parts, config, model)
         if len(self.routes) < sum(len(part.routes) for part in parts):
-            logger.info(f"only these routes are trained: {', '.join(route.name for route in self.routes)}")
+            logger.info(f"trained on these routes' data only: {', '.join(each.name for each in self.routes)}")
         self.max_length, self.limits = model.max_seq_length, tokenizer_limits(model)
 
     def run(self, place: Output, undecayed: Sequence[str]) -> dict[str, Any]:

@@ -229,6 +229,8 @@ def classification_data(source: LocalTask) -> DatasetDict:
         raise InputError(f"{source.folder.path}: {source.name} has no rows in its train split")
     if unseen := sorted(seen[TEST] - seen[TRAIN]):
         logger.info(f"{source.name}: {len(unseen)} labels without training texts, such as {unseen[0]!r}")
+        if not seen[TEST] & seen[TRAIN]:
+            raise InputError(f"{source.name}: no label of its test split is in its train split")
     number = {label: place for place, label in enumerate(sorted(set().union(*seen.values())))}
     return DatasetDict({
         split: _make_dataset(text=rows["text"], label=[number[label] for label in rows["label"]])
