@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import combinations
 from math import sqrt
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import t
 
 from sentence_experts.errors import InputError, RouteError
+from sentence_experts.evaluation.models import ModelRun
 from sentence_experts.evaluation.similarity import (
     Similarity,
     chosen_texts,
     comparable_routes,
     inter_route_cosines,
+    similarity,
     welch_by_pair,
     welch_less,
 )
+from sentence_experts.models.files.saving import save
+from sentence_experts.models.loading import load
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.report.figures import similarity_figure
 
@@ -132,3 +140,26 @@ def test_similarity_figure_is_reproducible():
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert similarity_figure(Similarity.of(models, {}, {})) == picture
     assert similarity_figure(Similarity.of({"mote": cosines_of(0)}, {}, {})) != picture
+
+
+def test_a_model_that_is_replaced_before_it_is_loaded_leaves_no_result(
+    experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record would name the old model, and the figures would be the new one's."""
+    model, opened = shutil.copytree(experts_model, tmp_path / "model"), ModelRun.open
+    changed: Any = load(experts_model, device="cpu")
+    with torch.no_grad():
+        next(changed.parameters()).add_(1.0)
+    save(changed, tmp_path / "new")
+
+    def replace_first(run: ModelRun, *args: Any, **settings: Any) -> Any:
+        model.rename(tmp_path / "old")
+        (tmp_path / "new").rename(model)
+        return opened(run, *args, **settings)
+
+    monkeypatch.setattr(ModelRun, "open", replace_first)
+    with pytest.raises(
+        InputError, match="not written, since a model or the data changed while they were read"
+    ):
+        similarity(model, ["rice", "sleep", "oak"], out=tmp_path / "out")
+    assert not (tmp_path / "out" / "similarity.json").exists()

@@ -421,3 +421,13 @@ def test_another_alpha_is_another_embedder_whatever_its_parts(olmoe: Path, tmp_p
         assert make_embedder(str(olmoe), out, parts="rw", alpha=alpha).alpha == alpha
         with pytest.raises(UsageError, match="made with another alpha"):
             make_embedder(str(olmoe), out, parts="rw", alpha=5.0)
+
+
+def test_a_language_model_that_was_replaced_after_it_was_loaded_gives_no_hash(olmoe, texts, tmp_path):
+    base = shutil.copytree(olmoe, tmp_path / "base")
+    embedder = MoeEmbedder(base, device="cpu")
+    (tmp_path / "base").rename(tmp_path / "old")
+    shutil.copytree(olmoe, base)
+    with pytest.raises(InputError, match=f"{base} has changed since it was loaded: load it again"):
+        encode(embedder, texts, out=tmp_path / "vectors.npy")
+    assert not (tmp_path / "vectors.npy").exists()

@@ -141,11 +141,17 @@ def measure_once(
     if out is None:
         return measure(None)
     with output(out, what, names=kind.NAMES, keeps=caches, grows=True, overwrite=overwrite) as place:
-        if place.begin(made_from(), inputs) == "finished":
+        identity = made_from()
+        if place.begin(identity, inputs) == "finished":
             if not place.result.get("missing"):
                 return kind.read(place.path)
             place.reopen()
         result = measure(place.final)
+        if made_from() != identity:  # the result may be of the old one, or of the new one
+            raise InputError(
+                f"{out}: not written, since a model or the data changed while they were read; give the same "
+                "command again"
+            )
         result.save(place.path)
         place.result = {"missing": True} if result.missing else {}
         place.finish(*kind.FILES)

@@ -234,7 +234,7 @@ class ModelOrigin:
     def of_files(cls, name: str, place: str) -> ModelOrigin:
         """Return the origin of a model whose files will be read now."""
         place = os.path.abspath(place) if Path(place).exists() else place
-        return cls(name, place, files=_file_states(place))
+        return cls(name, place, files=file_states(place))
 
     def set(self, model: Any) -> None:
         """Note that a model is as its files are."""
@@ -251,7 +251,7 @@ class ModelOrigin:
 
     def has_files(self) -> bool:
         """Return whether the files are still those that were read, or of a known commit."""
-        return self.commit is not None or (bool(self.files) and _file_states(self.place) == self.files)
+        return self.commit is not None or (bool(self.files) and file_states(self.place) == self.files)
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -265,7 +265,7 @@ def _is_decisive(file: Path, folder: Path) -> bool:
     return not described and not any(part.startswith((".", "checkpoint-")) for part in parts)
 
 
-def _file_states(place: str) -> dict[str, tuple[int, ...]]:
+def file_states(place: str) -> dict[str, tuple[int, ...]]:
     """Return what changes with the bytes of a folder's files, but for ctime: a backup by links sets it."""
     try:
         return {str(file): file_state(file)[:3] for file in files_of(Path(place))}

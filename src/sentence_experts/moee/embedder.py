@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from sentence_experts.compat.torch import share_weights
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
-from sentence_experts.models.sources import hub_commit, model_folder
+from sentence_experts.models.sources import file_states, hub_commit, model_folder
 from sentence_experts.moee import (
     CHOSEN,
     DEFAULT,
@@ -88,6 +88,7 @@ class MoeEmbedder(SentenceTransformer):
 
     takes_empty = False
     chosen_on: str | None = None
+    _files: Mapping[str, tuple[int, ...]] | None = None  # the language model's, before they were read
     _opened: tuple[tuple[str, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
 
     def __init__(
@@ -117,6 +118,7 @@ class MoeEmbedder(SentenceTransformer):
                 f"{config.standard}: standard scores of each batch; a text's vector depends on its neighbours"
             )
         model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(str(model))
+        files = file_states(model)
         reader = MoeTransformer(model, config)
         placed = config.device_map is not None or reader.quantize != UNQUANTIZED
         super().__init__(modules=[reader], device=None if placed else config.device)
@@ -127,7 +129,7 @@ class MoeEmbedder(SentenceTransformer):
             "weights": reader.weights,
             "quantize": reader.quantize,
         }
-        self.fitted = fitted
+        self._files, self.fitted = files, fitted
         self._set_parts(config.parts, config.alpha)
         self.eval()
 
@@ -184,12 +186,19 @@ class MoeEmbedder(SentenceTransformer):
 
     @cached_property
     def base_fingerprint(self) -> str:
-        """The hash of the language model's folder, of its commit on the hub, or of its weights."""
+        """The hash of the language model's folder, of its commit on the hub, or of its weights.
+
+        Raises:
+            InputError: the folder is another one than that which was loaded.
+        """
         place = self.reader.name
         commit = hub_commit(place, self.settings["revision"])
         if commit is None and not Path(place).is_dir():
             return weights_fingerprint(self)
-        return source_fingerprint(place, commit)
+        fingerprint = source_fingerprint(place, commit)
+        if commit is None and self._files is not None and file_states(place) != self._files:
+            raise InputError(f"{place} has changed since it was loaded: load it again")
+        return fingerprint
 
     @property
     def fingerprint(self) -> str:
