@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 from scipy.stats import t
 
+from helpers.hub import running_hub
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.models import ModelRun
 from sentence_experts.evaluation.similarity import (
@@ -158,8 +160,15 @@ def test_a_model_that_is_replaced_before_it_is_loaded_leaves_no_result(
         return opened(run, *args, **settings)
 
     monkeypatch.setattr(ModelRun, "open", replace_first)
-    with pytest.raises(
-        InputError, match="not written, since a model or the data changed while they were read"
-    ):
+    with pytest.raises(InputError, match="not written, since a model changed while it was read"):
         similarity(model, ["rice", "sleep", "oak"], out=tmp_path / "out")
     assert not (tmp_path / "out" / "similarity.json").exists()
+
+
+def test_a_hub_model_is_measured_where_it_was_not_downloaded_before(
+    experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    with running_hub(experts_model, monkeypatch):
+        found = similarity("me/model", ["rice", "sleep", "oak"], out=tmp_path / "out")
+    assert not found.to_pandas().empty

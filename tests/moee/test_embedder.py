@@ -431,3 +431,8 @@ def test_a_language_model_that_was_replaced_after_it_was_loaded_gives_no_hash(ol
     with pytest.raises(InputError, match=f"{base} has changed since it was loaded: load it again"):
         encode(embedder, texts, out=tmp_path / "vectors.npy")
     assert not (tmp_path / "vectors.npy").exists()
+    again = MoeEmbedder(base, device="cpu")
+    known = again.base_fingerprint
+    (base / "config.json").touch()
+    assert again.with_parts("rw").base_fingerprint == known
+    assert again.with_prompt("none").base_fingerprint == known

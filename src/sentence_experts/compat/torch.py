@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 M = TypeVar("M", bound=torch.nn.Module)
+_SAMPLED = 64  # elements of each weight
 
 
 def share_weights(module: M, **changed: torch.nn.Module) -> M:
@@ -64,11 +65,34 @@ def _count_changes(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """Count a step as a change of its weights, as fused optimizers, the default of trainers, do not."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"])
     for weight in weights:
-        if weight.grad is not None and not weight.is_inference():
+        if weight.requires_grad and not weight.is_inference():
             increment_version(weight)
 
 
 register_optimizer_step_post_hook(_count_changes)
+
+
+def sample_weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[torch.dtype, bytes]]:
+    """Return the number type of each weight and the bytes of up to `_SAMPLED` elements, from all its parts.
+
+    Weights without plain memory, such as those on no device (meta), are left out.
+    """
+    of_type = dict[torch.dtype, dict[str, torch.Tensor]]()
+    for name, weight in weights.items():
+        is_plain = type(weight) in (torch.Tensor, torch.nn.Parameter) and weight.layout is torch.strided
+        has_memory = is_plain and not (weight.is_meta or weight.is_quantized)
+        if has_memory and weight.numel() and weight.untyped_storage().nbytes():
+            flat = weight.detach().reshape(-1)
+            some = flat[:: max(1, len(flat) // _SAMPLED)][:_SAMPLED]
+            of_type.setdefault(weight.dtype, {})[name] = some.cpu()
+    samples = dict[str, tuple[torch.dtype, bytes]]()
+    for dtype, group in of_type.items():
+        content, at = torch.cat(list(group.values())).view(torch.uint8).numpy().tobytes(), 0
+        for name, some in group.items():
+            end = at + len(some) * dtype.itemsize
+            samples[name] = (dtype, content[at:end])
+            at = end
+    return samples
 
 
 @cache
@@ -81,8 +105,8 @@ def changes_when_unpickled() -> int:
 class KnownWeights:
     """The weights of a model as they are now; copied and pickled along with the model.
 
-    A weight is known by its identity and by the number of its changes in place, so that nothing has to be
-    read to notice a change. Changes of `weight.data` are not noticed.
+    A weight is known by its identity and by the number of its changes in place; and by some of its elements,
+    since changes of `weight.data`, as of a LoRA that is merged, are not counted.
     """
 
     def __init__(
@@ -99,6 +123,7 @@ class KnownWeights:
         self._known: dict[str, tuple[ref[torch.Tensor], int]] | None = None
         if weights is not None:
             self._known = {name: (ref(weight), changes_of(weight)) for name, weight in weights.items()}
+            self._samples = sample_weights(weights)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the call that notes the copies of the weights, which count their changes from zero."""
@@ -114,6 +139,14 @@ class KnownWeights:
             for name, weight in weights.items()
         )
 
+    def _have_samples(self, weights: Mapping[str, torch.Tensor]) -> bool:
+        """Return whether the sampled elements are as they were; other number types are not compared."""
+        samples = sample_weights({name: weight for name, weight in weights.items() if name in self._samples})
+        return all(
+            sample[0] != self._samples[name][0] or sample == self._samples[name]
+            for name, sample in samples.items()
+        )
+
     def _unchanged(self) -> dict[str, torch.Tensor] | None:
         """Return the weights that are in memory; None if one has changed, or has gone and may not."""
         if self._known is None:
@@ -124,7 +157,7 @@ class KnownWeights:
                 weights[name] = weight
             elif weight is not None or not self._may_go(name):
                 return None
-        return weights
+        return weights if self._have_samples(weights) else None
 
 
 class LightMeta(TorchFunctionMode):

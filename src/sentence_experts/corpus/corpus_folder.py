@@ -348,7 +348,8 @@ def build_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
 def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> CorpusFolder:
     folder.mkdir()
     if "retracted" not in papers.column_names:
-        titles = papers["title"].to_pylist() if "title" in papers.column_names else [None] * papers.num_rows
+        has_titles = papers.column_names.count("title") == 1
+        titles = papers["title"].to_pylist() if has_titles else [None] * papers.num_rows
         marks = [isinstance(title, str) and is_retracted(Paper(title=title)) for title in titles]
         papers = papers.append_column("retracted", pa.array(marks, pa.bool_()))
     table = _with_schema(papers, PAPERS_SCHEMA, "papers")

@@ -23,6 +23,7 @@ from sentence_experts.evaluation.models import (
     identity_of,
     model_runs,
     setting_of,
+    states_of_files,
 )
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure_text_free
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, measure_once
@@ -115,7 +116,10 @@ def evaluate(
         kind, measure = TaskEvaluation, partial(evaluate_tasks, runs, source, chosen)
     hash_data = source.fingerprint if isinstance(source, Pairs | Tasks) else lambda: source
     made_from = lambda: {"data": hash_data(), **identity_of(runs, chosen)}  # noqa: E731
-    evaluation = measure_once(kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES)
+    state = partial(states_of_files, runs)
+    evaluation = measure_once(
+        kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES, state=state
+    )
     if isinstance(evaluation, PairEvaluation) and (warning := describe_suspicion(evaluation.text_free)):
         logger.warning(warning)
     return evaluation

@@ -16,7 +16,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.files.fingerprint import fingerprint_with_settings, source_fingerprint
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import NAME, hub_commit, model_folder, name_of, source_name
+from sentence_experts.models.sources import NAME, file_states, hub_commit, model_folder, name_of, source_name
 from sentence_experts.names import LABEL
 
 TFIDF = "tfidf"
@@ -199,6 +199,12 @@ class RouteMap:
             if run.is_called(model):
                 chosen |= named
         return chosen
+
+
+def states_of_files(runs: Sequence[ModelRun]) -> dict[str, tuple[int, ...]]:
+    """Return the state of each file of the models that are folders."""
+    folders = [str(run.source) for run in runs if isinstance(run.source, str | Path)]
+    return {file: state for folder in folders for file, state in file_states(folder).items()}
 
 
 def identity_of(runs: Sequence[ModelRun], config: EncodingOptions) -> dict[str, Any]:

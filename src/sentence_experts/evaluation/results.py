@@ -129,6 +129,7 @@ def measure_once(
     *,
     inputs: Mapping[str, Callable[[], str]] = MappingProxyType({}),
     caches: Sequence[str] = (),
+    state: Callable[[], Mapping[str, Any]] = dict,
 ) -> R:
     """Measure and save, or read what a finished run of the same settings has left in `out`.
 
@@ -137,20 +138,22 @@ def measure_once(
         made_from: function that gives all that decides the result.
         measure: function of the folder of the caches, whose names are `caches`; they are never removed.
         inputs: name -> function that hashes the input.
+        state: function that gives the state of each file that may not change from its hash to the end.
     """
     if out is None:
         return measure(None)
     with output(out, what, names=kind.NAMES, keeps=caches, grows=True, overwrite=overwrite) as place:
-        identity = made_from()
-        if place.begin(identity, inputs) == "finished":
+        before = state()
+        if place.begin(made_from(), inputs) == "finished":
             if not place.result.get("missing"):
                 return kind.read(place.path)
             place.reopen()
         result = measure(place.final)
-        if made_from() != identity:  # the result may be of the old one, or of the new one
+        now = state()
+        if any(now.get(name) != known for name, known in before.items()):
+            # Perhaps between the hash that the record has and the loading.
             raise InputError(
-                f"{out}: not written, since a model or the data changed while they were read; give the same "
-                "command again"
+                f"{out}: not written, since a model changed while it was read; give the same command again"
             )
         result.save(place.path)
         place.result = {"missing": True} if result.missing else {}

@@ -24,7 +24,7 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.estimates import holm
-from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
+from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of, states_of_files
 from sentence_experts.evaluation.results import StoredResult, measure_once
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source
@@ -141,6 +141,7 @@ def similarity(
         lambda: identity_of(named, chosen),
         lambda _: _measure(runs, texts, chosen),
         inputs={"texts": TextTable(texts, chosen.column).fingerprint},
+        state=lambda: states_of_files(runs),
     )
 
 

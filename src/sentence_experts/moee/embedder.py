@@ -226,9 +226,7 @@ class MoeEmbedder(SentenceTransformer):
         chosen_on = self.chosen_on if alpha is None else None
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
-        other = share_weights(self)
-        if "base_fingerprint" in self.__dict__:  # the same for all parts
-            other.base_fingerprint = self.base_fingerprint
+        other = self._share()
         other._set_parts(parts, alpha)
         other.chosen_on = chosen_on
         other.check_alpha()
@@ -247,9 +245,15 @@ class MoeEmbedder(SentenceTransformer):
         """Return the same model with another prompt, and so without standard scores that were fitted."""
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt, reader.prompt.published)
-        other = share_weights(self, **{"0": reader})
+        other = self._share(**{"0": reader})
         other.fitted = self.fitted if prompt == self.settings["prompt"] else None
         other.settings = {**self.settings, "prompt": prompt}
+        return other
+
+    def _share(self, **changed: torch.nn.Module) -> MoeEmbedder:
+        other = share_weights(self, **changed)
+        if "base_fingerprint" in self.__dict__:  # the same for all parts and prompts
+            other.base_fingerprint = self.base_fingerprint
         return other
 
     def with_cache(self, cache: Path) -> MoeEmbedder:

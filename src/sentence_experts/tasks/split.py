@@ -93,11 +93,12 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     paired = {row.texts() for row in others if row.split == split} if bare else set()
     others += [row for texts, row in bare.items() if texts not in paired]
     places = {text_key(row.anchor): at for at, row in reversed([*enumerate(others)]) if row.split == split}
+    kept = len(others)
     for row in left:
         negative, at = str(row.negative), places.get(text_key(row.anchor))
         if at is not None and row.negative_group not in groups and text_key(negative) not in seen:
             add_negative(others, at, negative, row.negative_group)
-    return others, removed, negatives
+    return others, removed - (len(others) - kept), negatives
 
 
 def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:

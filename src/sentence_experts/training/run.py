@@ -133,8 +133,9 @@ class Run:
         processes.log_in_first_only()
         set_seed(config.seed)
         model = source if isinstance(source, SentenceTransformer) else load(source)
-        if (language_model := getattr(model, "settings", {}).get("model")) is not None:
-            raise UsageError(f"an embedder cannot be trained, only its language model: {language_model}")
+        if hasattr(model, "check_alpha"):
+            name = getattr(model, "settings", {})["model"]
+            raise UsageError(f"an embedder cannot be trained, only its language model: {name}")
         self.fingerprint = fingerprint_with_settings(model)
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)

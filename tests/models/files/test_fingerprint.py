@@ -41,6 +41,12 @@ def add_to_weights(model: Any) -> None:
             weight.add_(0.1)
 
 
+def add_to_data(model: Any) -> None:
+    """As peft does where it merges a LoRA; torch counts no change."""
+    for weight in model.parameters():
+        weight.data += 0.1
+
+
 def take_a_fused_step(model: Any) -> None:
     """As the trainers of transformers and sentence-transformers do by default: torch counts no change."""
     model.requires_grad_(False)
@@ -65,6 +71,7 @@ def keep_case(model: Any) -> None:
 
 CHANGES: list[Change] = [
     add_to_weights,
+    add_to_data,
     take_a_fused_step,
     drop_a_layer,
     replace_a_weight,
