@@ -465,3 +465,13 @@ def test_a_negative_of_a_row_that_is_removed_goes_to_another_row(kind: str, orde
     found = made.pairs("fruit", "all", "train").to_pandas().query("anchor == 'which fruit is red'")
     assert found[["positive", "negative"]].to_numpy().tolist() == [["an apple", "a banana"]]
     assert made.manifest["datasets"]["fruit"]["all"]["removed"] == {"train_seen_in_evaluation": 1}
+
+
+def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    table = pd.DataFrame(
+        {"anchor": [f"a {n}" for n in range(20)], "positive": [f"b {n}" for n in range(20)], "score": "1,5"}
+    )
+    table.loc[::2, "score"] = [str(n) for n in range(10)]
+    compile_tasks({"s": {"kind": "sts", "datasets": {"t": {"table": table}}}})
+    (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert told.endswith("10 rows are set aside, the first: row 2: score: no number: '1,5'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from sentence_experts.tasks.split import (
     without,
 )
 from sentence_experts.tasks.task_file import Task, TaskFile
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -159,6 +162,11 @@ def _read(dataset: Dataset, folder: Path, config: TasksConfig) -> None:
     if not dataset.rows:
         first = f", the first since: {dataset.bad[0][0]}: {dataset.bad[0][1]}" if dataset.bad else ""
         raise InputError(f"{dataset.where}: no row can be used; {len(dataset.bad)} were set aside{first}")
+    if dataset.bad:
+        place, reason = dataset.bad[0]
+        logger.warning(
+            f"{dataset.where}: {len(dataset.bad):,} rows are set aside, the first: {place}: {reason}"
+        )
     _split(dataset, splits, config)
 
 

@@ -25,6 +25,8 @@ from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels
 from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_rows
 from sentence_experts.training.config import FitConfig
 
+_MANY = 0.1  # share of near duplicates that is told
+
 logger = logging.getLogger(__name__)
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
@@ -105,6 +107,11 @@ class LabelledTexts:
             "without a label": int((written & ~labelled).sum()),
             "near duplicates": len(kept) - len(first),
         }
+        if (repeats := len(kept) - len(first)) > _MANY * len(kept):
+            logger.warning(
+                f"{repeats:,} of {len(kept):,} texts are near duplicates of others, and left out with their "
+                "labels; a text is one row, with all of its labels"
+            )
         kept, groups = kept[first], groups[first]
         return cls(
             [texts[row] for row in kept],
