@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from sentence_experts.tasks.rows import Row, text_key, thread
-from sentence_experts.tasks.split import assign, number_linked, same_label_pairs
+from sentence_experts.tasks.rows import Row, add_negative, text_key, thread
+from sentence_experts.tasks.split import assign, number_linked, same_label_pairs, without
 
 SHARES = (0.5, 0.25, 0.25)
 
@@ -82,3 +82,15 @@ def test_pairs_depend_on_the_seed_and_not_on_the_order_of_rows() -> None:
     assert same_label_pairs(rows[:20], seed=0) == same_label_pairs(rows[19::-1], seed=0)
     assert same_label_pairs(rows, seed=0) == same_label_pairs(rows[:20], seed=0)
     assert same_label_pairs(rows, seed=0) != same_label_pairs(rows, seed=1)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_a_pair_that_is_removed_counts_once_however_many_negatives_stand_beside_it(order: int) -> None:
+    gone, kept = Row("a fruit", "in the test"), Row("a fruit", "an apple")
+    rows = [gone, kept] if order else [kept, gone]
+    for number in range(3):
+        add_negative(rows, 0, f"no fruit {number}", None)
+    rows = [row._replace(split="train") for row in rows]
+    left, removed, _ = without(rows, "train", {text_key("in the test")}, set())
+    assert removed == 1
+    assert {(row.positive, row.negative) for row in left} == {("an apple", f"no fruit {n}") for n in range(3)}

@@ -451,7 +451,7 @@ def test_a_table_with_a_row_per_label_is_told(caplog: pytest.LogCaptureFixture) 
         {"text": f"text {n} of {n * n + 7} words", "topic": topic} for n in range(40) for topic in ("a", "b")
     ]
     LabelledTexts.read(rows, FitConfig(text=["text"], by=["topic"]))
-    assert "40 of 80 texts are near duplicates of others, and left out with their labels" in caplog.text
+    assert "40 of 80 texts are near duplicates of others, and left out, even if their labels" in caplog.text
     caplog.clear()
     LabelledTexts.read(rows[::4] + rows[3::4], FitConfig(text=["text"], by=["topic"]))
     assert not caplog.records

@@ -74,8 +74,8 @@ def _names_files(folder: Path) -> bool:
     """Return whether the folder says which files its splits have; else the library guesses from names."""
     card = folder / "README.md"
     text = card.read_text("utf-8-sig", errors="replace") if card.is_file() else ""
-    settings = re.match(r"\s*---[ \t]*\r?\n(.*?)\n\s*---", text, re.DOTALL)
-    return settings is not None and re.search(r"[\s\[{,-][\"']?data_files[\"']?\s*:", settings[1]) is not None
+    settings = re.match(r"\s*---\r?\n(.*?)\r?\n---[ \t]*(\r?\n|$)", text, re.DOTALL)  # as the library does
+    return settings is not None and re.search(r"(?m)^[^#\n]*\bdata_files[\"']?\s*:", settings[1]) is not None
 
 
 def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool) -> None:

@@ -65,7 +65,7 @@ def _count_changes(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """Count a step as a change of its weights, as fused optimizers, the default of trainers, do not."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"])
     for weight in weights:
-        if weight.requires_grad and not weight.is_inference():
+        if weight.grad is not None and not weight.is_inference():
             increment_version(weight)
 
 
@@ -83,7 +83,8 @@ def sample_weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[torch
         has_memory = is_plain and not (weight.is_meta or weight.is_quantized)
         if has_memory and weight.numel() and weight.untyped_storage().nbytes():
             flat = weight.detach().reshape(-1)
-            some = flat[:: max(1, len(flat) // _SAMPLED)][:_SAMPLED]
+            # An odd step does not stay in one column of a matrix.
+            some = flat[:: -(-len(flat) // _SAMPLED) | 1]
             of_type.setdefault(weight.dtype, {})[name] = some.cpu()
     samples = dict[str, tuple[torch.dtype, bytes]]()
     for dtype, group in of_type.items():

@@ -76,12 +76,15 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     bare: dict[tuple[str, ...], Row] = {}
     torn = {_keys(row) for row in rows if row.split == split and row.group in groups}
     removed = negatives = 0
-    left: list[Row] = []  # of which the negatives may stay
+    gone: set[tuple[str, ...]] = set()  # removed pairs
+    left: list[Row] = []  # removed rows of which the negatives may stay
     for row in rows:
         if row.split != split:
             others.append(row)
         elif (keys := _keys(row)) in torn or not seen.isdisjoint(keys):
-            removed += 1
+            # The same pair, beside another negative that was a row, is no second one.
+            removed += not (row.negative_is_row and row.texts() in gone)
+            gone.add(row.texts())
             left += [row] if row.negative_is_row else []
         elif row.negative and (row.negative_group in groups or text_key(row.negative) in seen):
             bare.setdefault(
@@ -93,12 +96,11 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
     paired = {row.texts() for row in others if row.split == split} if bare else set()
     others += [row for texts, row in bare.items() if texts not in paired]
     places = {text_key(row.anchor): at for at, row in reversed([*enumerate(others)]) if row.split == split}
-    kept = len(others)
     for row in left:
         negative, at = str(row.negative), places.get(text_key(row.anchor))
         if at is not None and row.negative_group not in groups and text_key(negative) not in seen:
             add_negative(others, at, negative, row.negative_group)
-    return others, removed - (len(others) - kept), negatives
+    return others, removed, negatives
 
 
 def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:

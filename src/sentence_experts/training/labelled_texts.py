@@ -109,8 +109,8 @@ class LabelledTexts:
         }
         if (repeats := len(kept) - len(first)) > _MANY * len(kept):
             logger.warning(
-                f"{repeats:,} of {len(kept):,} texts are near duplicates of others, and left out with their "
-                "labels; a text is one row, with all of its labels"
+                f"{repeats:,} of {len(kept):,} texts are near duplicates of others, and left out, even if "
+                "their labels differ; a text is one row, with all of its labels"
             )
         kept, groups = kept[first], groups[first]
         return cls(
