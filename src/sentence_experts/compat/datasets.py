@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
 
 
 def _names_files(folder: Path) -> bool:
-    """Return whether the folder says which files its splits have; else the library guesses from names."""
+    """Return whether the card of a folder names the files of its splits (`data_files`)."""
     card = folder / "README.md"
     text = card.read_text("utf-8-sig", errors="replace") if card.is_file() else ""
     settings = re.match(r"\s*---\r?\n(.*?)\r?\n---[ \t]*(\r?\n|$)", text, re.DOTALL)  # as the library does
@@ -93,13 +94,10 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
     )
     split_of: dict[str, str] = {}
     for split, names in () if is_named else files.items():
-        has_twice = len(set(names)) < len(names)
-        for name in names:
-            if (other := split_of.setdefault(name, split)) != split or (has_twice and names.count(name) > 1):
-                both = (
-                    f"in the splits {other} and {split}" if other != split else f"twice in the split {split}"
-                )
-                raise InputError(f"{where}: {name} would be {both}: {advice}")
+        for name, count in Counter(names).items():
+            if (other := split_of.setdefault(name, split)) != split or count > 1:
+                both = " and ".join({other: None, split: None})
+                raise InputError(f"{where}: {name} would be read twice, for {both}: {advice}")
             said, meant = _read_split(name), _find_splits(split)
             if said and meant and not said & meant:
                 raise InputError(f"{where}: {name} would be a part of the split {split}: {advice}")

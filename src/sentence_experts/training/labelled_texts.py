@@ -107,11 +107,6 @@ class LabelledTexts:
             "without a label": int((written & ~labelled).sum()),
             "near duplicates": len(kept) - len(first),
         }
-        if (repeats := len(kept) - len(first)) > _MANY * len(kept):
-            logger.warning(
-                f"{repeats:,} of {len(kept):,} texts are near duplicates of others, and left out, even if "
-                "their labels differ; a text is one row, with all of its labels"
-            )
         kept, groups = kept[first], groups[first]
         return cls(
             [texts[row] for row in kept],
@@ -230,4 +225,9 @@ def _drop_near_duplicates(texts: Sequence[str]) -> Rows:
     stays = np.ones(len(texts), bool)
     for row in sorted(earlier):
         stays[row] = not stays[earlier[row]].any()
+    if (repeats := int((~stays).sum())) > _MANY * len(texts):
+        logger.warning(
+            f"{repeats:,} of {len(texts):,} texts are near duplicates of others, and left out, even if their "
+            "labels differ; a text is one row, with all of its labels"
+        )
     return np.flatnonzero(stays)
