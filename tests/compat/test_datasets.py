@@ -106,6 +106,14 @@ def test_files_that_the_card_of_a_folder_names_are_as_it_says(tmp_path: Path) ->
     card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  {files}\n---\n"
     (tmp_path / "README.md").write_text(card)
     assert load_splits(folder, None).num_rows == {"train": 1, "test": 1}
+    write_tables(tmp_path, "b/TestSet.csv", "b/TrainSet.csv")
+    other = "- config_name: b\n  data_dir: b\n---\n"
+    (tmp_path / "README.md").write_text(card.removesuffix("---\n") + other)
+    with pytest.raises(InputError, match=r"TestSet\.csv would be a part of the split train"):
+        load_splits(folder, "b")
+    (tmp_path / "README.md").write_text(card.replace("rows.csv", "'*.csv'"))
+    with pytest.raises(InputError, match=r"dev\.csv would be read twice, for train and test"):
+        load_splits(folder, None)
     (tmp_path / "README.md").write_text(f"---\nlicense: mit\n---\nThe data_files: of {folder}\n")
     with pytest.raises(InputError, match=r"dev\.csv would be a part|rows\.csv"):
         load_splits(write_tables(tmp_path, "train/dev.csv"), None)

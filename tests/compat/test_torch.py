@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from sentence_experts.compat.torch import (
     hide,
     is_recording,
     replace_forward,
+    sample_weights,
     share_weights,
 )
 
@@ -28,6 +31,50 @@ def test_a_step_of_an_optimizer_is_counted_as_a_change(settings: dict[str, bool]
     torch.optim.AdamW(layer.parameters(), **settings).step()
     assert changes_of(layer.weight) > before
     assert changes_of(layer.bias) == frozen
+
+
+class FreeingGradients(torch.optim.AdamW):
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        self.zero_grad()
+        return loss
+
+
+def test_steps_that_free_their_gradients_are_counted_and_weights_without_any_are_not() -> None:
+    used, unused = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    weights = [*used.parameters(), *unused.parameters()]
+    freeing = FreeingGradients(weights, fused=True)
+    hooked = torch.optim.AdamW(weights, fused=True)
+    hooked.register_step_post_hook(lambda optimizer, *_: optimizer.zero_grad())
+    for optimizer in (freeing, hooked):
+        before = [changes_of(weight) for weight in weights]
+        used(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        changed = [changes_of(weight) > known for weight, known in zip(weights, before, strict=True)]
+        assert changed == [True, True, False, False]
+
+
+SHAPES = [(3072, 768), (768, 768), (64, 1023), (192, 385), (576, 577), (30522, 768), (65,), (100,), (1,)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_samples_lie_in_all_rows_and_columns(shape: tuple[int, ...]) -> None:
+    places = torch.arange(math.prod(shape), dtype=torch.int32).reshape(shape)
+    dtype, content = sample_weights({"weight": places})["weight"]
+    sampled = torch.frombuffer(bytearray(content), dtype=dtype)
+    assert len(sampled.unique()) == min(places.numel(), 64)
+    if len(shape) == 2:
+        for axis, at in ((shape[0], sampled // shape[1]), (shape[1], sampled % shape[1])):
+            parts = at.to(torch.float64) / axis
+            assert len(at.unique()) > 40 and parts.min() < 0.1 and parts.max() > 0.9
+
+
+@pytest.mark.parametrize("name", ["bool", "uint16", "float8_e4m3fn", "float4_e2m1fn_x2", "uint4"])
+def test_weights_of_any_number_type_are_sampled(name: str) -> None:
+    if not hasattr(torch, name):
+        pytest.skip("a number type of newer versions of torch")
+    weight = torch.empty(100, dtype=getattr(torch, name))
+    assert len(sample_weights({"weight": weight})["weight"][1]) == 64 * weight.dtype.itemsize
 
 
 @pytest.mark.parametrize("use", [lambda weight: weight.sum(), lambda weight: weight.double(), torch.clone])

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from datasets import Dataset, DatasetDict, load_dataset_builder, load_from_disk
+from datasets.load import dataset_module_factory
 
 from sentence_experts.errors import InputError
 from sentence_experts.table_files import format_of
@@ -54,7 +55,7 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
             read = {
                 str(split): [os.path.relpath(file, inside) for file in own] for split, own in files.items()
             }
-            _check_files(name, read, is_named=_names_files(folder))
+            _check_files(name, read, is_named=_names_files(name, builder.config.name))
             if config is None:
                 _name_unread(name, inside, set().union(*read.values()))
         builder.download_and_prepare()
@@ -71,19 +72,18 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
         ) from error
 
 
-def _names_files(folder: Path) -> bool:
-    """Return whether the card of a folder names the files of its splits (`data_files`)."""
-    card = folder / "README.md"
-    text = card.read_text("utf-8-sig", errors="replace") if card.is_file() else ""
-    settings = re.match(r"\s*---\r?\n(.*?)\r?\n---[ \t]*(\r?\n|$)", text, re.DOTALL)  # as the library does
-    return settings is not None and re.search(r"(?m)^[^#\n]*\bdata_files[\"']?\s*:", settings[1]) is not None
+def _names_files(folder: str, config: str) -> bool:
+    """Return whether the card of a folder names the files of a subset (`data_files`)."""
+    parameters = dataset_module_factory(folder).builder_configs_parameters
+    return "data_files" in (parameters.metadata_configs or {}).get(config, {})
 
 
 def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool) -> None:
     """Log which files each split of a folder has.
 
     Raises:
-        InputError: a file is read twice, or its name says that it is of another split, and no card names it.
+        InputError: a file is of two splits; or, unless a card names it, it is read twice or its name says that
+            it is of another split.
     """
     if sum(map(len, files.values())) > 1:
         splits = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
@@ -93,13 +93,13 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
         "them one by one"
     )
     split_of: dict[str, str] = {}
-    for split, names in () if is_named else files.items():
+    for split, names in files.items():
         for name, count in Counter(names).items():
-            if (other := split_of.setdefault(name, split)) != split or count > 1:
+            if (other := split_of.setdefault(name, split)) != split or (count > 1 and not is_named):
                 both = " and ".join({other: None, split: None})
                 raise InputError(f"{where}: {name} would be read twice, for {both}: {advice}")
             said, meant = _read_split(name), _find_splits(split)
-            if said and meant and not said & meant:
+            if said and meant and not (said & meant or is_named):
                 raise InputError(f"{where}: {name} would be a part of the split {split}: {advice}")
 
 

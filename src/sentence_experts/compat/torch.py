@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from typing import Any, TypeVar
 from weakref import ref
 
+import numpy as np
 import torch
 from torch.autograd.graph import increment_version
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -65,7 +66,8 @@ def _count_changes(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """Count a step as a change of its weights, as fused optimizers, the default of trainers, do not."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"])
     for weight in weights:
-        if weight.grad is not None and not weight.is_inference():
+        # A step may have freed its gradients already, but keeps a state of each weight that it changed.
+        if (weight.grad is not None or weight in optimizer.state) and not weight.is_inference():
             increment_version(weight)
 
 
@@ -77,23 +79,28 @@ def sample_weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[torch
 
     Weights without plain memory, such as those on no device (meta), are left out.
     """
-    of_type = dict[torch.dtype, dict[str, torch.Tensor]]()
+    samples = dict[str, tuple[torch.dtype, bytes]]()
     for name, weight in weights.items():
         is_plain = type(weight) in (torch.Tensor, torch.nn.Parameter) and weight.layout is torch.strided
         has_memory = is_plain and not (weight.is_meta or weight.is_quantized)
         if has_memory and weight.numel() and weight.untyped_storage().nbytes():
             flat = weight.detach().reshape(-1)
-            # An odd step does not stay in one column of a matrix.
-            some = flat[:: -(-len(flat) // _SAMPLED) | 1]
-            of_type.setdefault(weight.dtype, {})[name] = some.cpu()
-    samples = dict[str, tuple[torch.dtype, bytes]]()
-    for dtype, group in of_type.items():
-        content, at = torch.cat(list(group.values())).view(torch.uint8).numpy().tobytes(), 0
-        for name, some in group.items():
-            end = at + len(some) * dtype.itemsize
-            samples[name] = (dtype, content[at:end])
-            at = end
+            if weight.dtype.itemsize == 1:  # since some of these number types cannot be indexed
+                flat = flat.view(torch.uint8)
+            some = flat[torch.as_tensor(_places_of(len(flat)), device=weight.device)]
+            samples[name] = (weight.dtype, some.cpu().view(torch.uint8).numpy().tobytes())
     return samples
+
+
+@cache
+def _places_of(size: int) -> np.ndarray:
+    """Return `_SAMPLED` places in as many equal parts of a weight, each elsewhere in its part.
+
+    At equal steps they could all lie in one column of a matrix.
+    """
+    count = min(size, _SAMPLED)
+    part = np.arange(count)
+    return part * size // count + part * 2654435761 % (size // count)
 
 
 @cache
