@@ -82,8 +82,8 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
     """Log which files each split of a folder has.
 
     Raises:
-        InputError: a file is of two splits; or, unless a card names it, it is read twice or its name says that
-            it is of another split.
+        InputError: a file is of two splits; or it is read twice or its name says that it is of another split,
+            and no card names it.
     """
     if sum(map(len, files.values())) > 1:
         splits = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
