@@ -98,3 +98,13 @@ def test_a_vector_that_is_not_finite_names_the_text(plain_model):
 def test_cosine_of_a_zero_vector_is_zero():
     a = np.array([[1, 0], [0, 0], [3, 4]], dtype=np.float32)
     assert cosines(a, a).tolist() == pytest.approx([1, 0, 1])
+
+
+def test_texts_that_begin_with_a_prompt_are_told_once(experts, caplog):
+    encoder = BatchEncoder(experts.model)
+    encoder.encode(TEXTS, "crops")
+    assert not caplog.messages
+    for _ in range(2):
+        encoder.encode([*TEXTS, "[NEURO]Sleep"], "crops")
+    [message] = caplog.messages
+    assert "texts begin with '[NEURO]', the prompt of 'neuro'; they are encoded as 'crops'" in message

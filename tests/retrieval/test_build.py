@@ -96,7 +96,7 @@ def test_all_routes_are_built_and_listed(tmp_path, experts, monkeypatch):
 def test_a_corpus_that_was_replaced_meanwhile_is_not_called_damaged(tmp_path, experts_model):
     opened = write_corpus(tmp_path)
     write_corpus(tmp_path, PAPERS[:3])
-    with pytest.raises(InputError, match="was replaced while it was read: give the same command again"):
+    with pytest.raises(InputError, match="was replaced since it was opened: open it again"):
         build_index(load(experts_model, device="cpu"), opened, route=["crops"])
     opened = CorpusFolder.open(tmp_path)
     opened.papers.write_bytes(opened.papers.read_bytes() + b"x")

@@ -18,6 +18,8 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils.loading_report import LoadStateDictInfo
 from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
+from sentence_experts.errors import UsageError
+
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
 padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
 
@@ -37,6 +39,19 @@ def set_attention(config: Any, name: str | None) -> None:
     Inside a model's `__init__` the public method would choose for the blocks that are about to be replaced.
     """
     config._attn_implementation = name
+
+
+def check_no_adapters(model: Any) -> None:
+    """Check that peft has put no adapters into a model, which rename its layers.
+
+    Raises:
+        UsageError: it has.
+    """
+    if names := getattr(model, "peft_config", None):
+        raise UsageError(
+            f"adapters of peft are in the model ({', '.join(names)}): take the model without them; "
+            "`add_route` makes a route of a folder in which peft saved a LoRA (`adapter`)"
+        )
 
 
 def ignore_on_load(model: Any, pattern: str) -> None:

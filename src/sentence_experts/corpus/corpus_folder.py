@@ -268,7 +268,9 @@ class CorpusFolder:
         except (InputError, OSError):  # its new one is not there yet
             replaced = True
         if replaced:
-            return InputError(f"{self.path} was replaced while it was read: give the same command again")
+            return InputError(
+                f"{self.path} was replaced since it was opened: open it again, or give the same command again"
+            )
         return InputError(f"{self.path / name} has changed since it was written: make the corpus again")
 
     def count_values(self, column: str, limit: int | None = None) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -26,6 +27,8 @@ from sentence_experts.progress import Advance, unseen
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 32  # texts per batch by default, where batches are not cut by tokens
 
@@ -52,6 +55,7 @@ class BatchEncoder:
             )
         self.model: Any = model
         self.batch_size, self._name = batch_size, name
+        self._warned = False
 
     @classmethod
     def open(
@@ -172,6 +176,8 @@ class BatchEncoder:
         # An empty prompt, because no name would mean the model's default one.
         prompt = (self.model.prompts[route] or "") if route else ""
         self.check_room(prompt)
+        if prompt and not self._warned:
+            self._warn_of_prompts(texts, route)
         if self._parallel_cpu is not None:
             vectors = self._parallel_cpu.encode(texts, prompt, normalize, advance)
         else:
@@ -195,6 +201,18 @@ class BatchEncoder:
             return
         if (tokens := len(tokenizer(prompt)["input_ids"])) >= longest:
             raise UsageError(f"`max_length={longest}`: no room for text beside the prompt's {tokens} tokens")
+
+    def _warn_of_prompts(self, texts: Sequence[str], route: str | None) -> None:
+        """Log, once, that a text begins with the prompt of a route: it is encoded as text all the same."""
+        prompts = {prompt: name for name, prompt in self.routes.items()}
+        begun = next((text for text in texts if text.startswith((*prompts,))), None)
+        if begun is not None:
+            own = next(prompt for prompt in prompts if begun.startswith(prompt))
+            logger.warning(
+                f"{self.name}: texts begin with {own!r}, the prompt of {prompts[own]!r}; they are encoded as "
+                f"{route!r}, whose prompt stands in front of it"
+            )
+            self._warned = True
 
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:

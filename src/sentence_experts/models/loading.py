@@ -23,6 +23,7 @@ from sentence_experts.models.routes.released import is_released
 from sentence_experts.models.sources import (
     GRAPH_FILE,
     NAME,
+    NAMING_A_BASE,
     OPENERS,
     ModelOrigin,
     check_hub,
@@ -34,7 +35,7 @@ from sentence_experts.models.sources import (
     source_name,
 )
 from sentence_experts.progress import announce
-from sentence_experts.storage import check_unchanged
+from sentence_experts.storage import check_unchanged, read_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -189,8 +190,10 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     try:
         content, _ = PreTrainedConfig.get_config_dict(place, **config.hub)
-    except OSError:  # no config, as in a folder without a transformer
+    except OSError:
         content = {}
+    if not content:  # as in a folder without a transformer
+        content = _read_config_under_adapters(place, config)
     if is_released(content):
         return _open_released(place, content, config)
     has_experts = content.get("model_type") in MODEL_TYPES
@@ -218,6 +221,22 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
         if config.partial:
             residency.check_files()
     return model  # type: ignore[no-any-return]
+
+
+def _read_config_under_adapters(place: str, config: LoadConfig) -> dict[str, Any]:
+    """Return the config of the model on which a folder's LoRA was trained; empty if there is none."""
+    from transformers import PreTrainedConfig
+    from transformers.utils import find_adapter_config_file
+
+    try:
+        if (file := find_adapter_config_file(place, **config.hub)) is None:
+            return {}
+        content, _ = PreTrainedConfig.get_config_dict(read_json(Path(file))[NAMING_A_BASE[Path(file).name]])
+    except (OSError, KeyError):
+        return {}
+    if content.get("model_type") in MODEL_TYPES:
+        config.refuse(LIMITS, f"{place} is a LoRA of a model with experts, which is loaded whole")
+    return content
 
 
 def _open_released(place: str, content: dict[str, Any], config: LoadConfig) -> SentenceTransformer:

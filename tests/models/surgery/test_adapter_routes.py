@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from pathlib import Path
 
@@ -65,6 +66,35 @@ def test_an_adapter_of_peft_gives_its_vectors(
         assert np.abs(mixed - wanted).max() <= 2e-6
     dense = export_route(grown, "lora")
     assert np.abs(dense.encode(texts) - expected).max() <= 1e-6
+
+
+@ONE_FAMILY
+def test_a_model_in_which_peft_has_put_a_lora_is_not_taken_apart(
+    base: SentenceTransformer, tmp_path: Path
+) -> None:
+    settings = functools.partial(peft.LoraConfig, r=2, target_modules=["dense"], init_lora_weights=False)
+    encoder = sentence_experts.extend(base, domains=["copd", "cancer"], default_route="copd")
+    with pytest.raises(UsageError, match=r"this model is not saved: save the model, load it"):
+        encoder.add_adapter(settings())
+    encoder.save(str(tmp_path / "base"))
+    both = sentence_experts.load(tmp_path / "base")
+    for model in (both, dense := copy.deepcopy(base)):
+        model.add_adapter(settings())
+    for change in (
+        lambda: sentence_experts.extend(dense, domains=["copd"]),
+        lambda: add_route(both, "more"),
+        lambda: drop_route(both, "copd"),
+        lambda: export_route(both, "copd"),
+    ):
+        with pytest.raises(UsageError, match=r"adapters of peft are in the model \(default\)"):
+            change()
+    both.save(str(tmp_path / "lora"))
+    loaded = sentence_experts.load(tmp_path / "lora")
+    for text, route in (("text", "copd"), ("text", "cancer"), ("[CANCER]text", None)):
+        expected = both.encode(text, prompt_name=route)
+        assert np.abs(loaded.encode(text, prompt_name=route) - expected).max() <= 1e-6
+    with pytest.raises(UsageError, match=r"`routes` has no effect here: .* is a LoRA of a model with experts"):
+        sentence_experts.load(tmp_path / "lora", routes=["cancer"])
 
 
 def test_other_routes_stay_and_each_adapter_has_a_file(
