@@ -11,7 +11,7 @@ from rich.console import Console
 from helpers.small_articles import papers
 from sentence_experts.cli import console
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.authors import invert_initials, invert_name, invert_shown
+from sentence_experts.corpus.formats.authors import clean_authors, invert_initials, invert_name, invert_shown
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, is_retracted, kind_of
 
@@ -106,6 +106,11 @@ def test_names_whose_order_is_not_known_stay() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["[No author name available]", "author name available], [No", "N/A"])
+def test_a_note_that_there_are_no_authors_is_none(name: str) -> None:
+    assert clean_authors([name, "Doe, J"]) == ("Doe, J",)
+
+
 @pytest.mark.parametrize(
     ("title", "article_type", "kind"),
     [
@@ -114,6 +119,8 @@ def test_names_whose_order_is_not_known_stay() -> None:
         ("Correction of scoliosis", "research-article", "article"),
         ("Correction for multiple tests", None, "article"), ("Retraction of the eyelid", None, "article"),
         ("Retraction: Rice", "research-article", "retraction"), ("RETRACTED: Rice", None, "article"),
+        ("Statement of Retraction: Rice", None, "retraction"), ("Retraction.", None, "retraction"),
+        ("Notice of Removal: Rice", None, "retraction"), ("Retraction of: Rice", None, "retraction"),
         ("Rice", "expression_of_concern", "expression-of-concern"),
         ("Rice", "Editorial Material", "editorial"),
         ("Rice", "article-commentary", "commentary"), ("Rice", "Systematic Review", "review"),
@@ -130,6 +137,7 @@ def test_kinds(title: str, article_type: str | None, kind: str) -> None:
         ("<b>RETRACTED:</b> Rice", True), ("<b>RETRACTED</b>: Rice", True),
         ("WITHDRAWN: Rice", True), ("RETRACTED - Rice", True), ("RETRACTED CHAPTER – Rice", True),
         ("Rice (Retracted article. See vol. 3, pg. 7, 2012)", True), ("Rice (RETRACTED)", True),
+        ("Rice [Retracted Article]", True), ("REMOVED: Rice", True), ("Removed teeth: a survey", False),
         ("Retracted tongues in frogs", False), ("Withdrawn-avoidant children", False),
         ("Retraction: Rice", False), ("Rice (a retracted word)", False), (None, False),
     ],
@@ -188,3 +196,24 @@ def test_unsafe_characters_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(console, "results", type(console.results)(file=written, soft_wrap=True))
     console.show(f"rice{UNSAFE}\tis\nhere")
     assert written.getvalue().split() == ["rice", "is", "here"]
+
+
+NO_ABSTRACTS = [
+    *(
+        "[No abstract available]",
+        "No abstract available.",
+        "Abstract not available",
+        "Abstract is unavailable.",
+    ),
+    "No abstract is available.",
+]
+
+
+@pytest.mark.parametrize("text", NO_ABSTRACTS)
+def test_a_note_that_there_is_no_abstract_is_none(tmp_path: Path, text: str) -> None:
+    entry = "@article{{{key}, title = {{Rice}}, doi = {{10.1000/rice}}, abstract = {{{abstract}}}}}\n"
+    (tmp_path / "a.bib").write_text(entry.format(key="a", abstract=text))
+    (tmp_path / "b.bib").write_text(entry.format(key="b", abstract="No abstract is available to them."))
+    for names, expected in ((["a.bib"], None), (["a.bib", "b.bib"], "No abstract is available to them.")):
+        [paper] = papers(import_corpus([tmp_path / name for name in names], workers=1))
+        assert paper["abstract"] == expected

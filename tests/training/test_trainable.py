@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
@@ -165,3 +166,9 @@ def test_adapters_are_trained_on_a_base_that_stays(pairs: Pairs, plain: str, tmp
         train(str(model), pairs, config, tmp_path / f"run-{alone}")
         names = moved(model, tmp_path / f"run-{alone}")
         assert {name.split(".adapters.")[1][0] for name in names} == set(numbers)
+
+
+def test_a_model_whose_weights_are_all_frozen_is_refused(pairs: Pairs, plain: str, tmp_path: Path) -> None:
+    frozen = load(plain).requires_grad_(False)
+    with pytest.raises(UsageError, match="nothing is left to train: all weights are frozen"):
+        train(frozen, pairs, SHORT, tmp_path / "run")

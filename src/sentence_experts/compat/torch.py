@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeVar
 from weakref import ref
@@ -60,6 +60,15 @@ def changes_of(tensor: torch.Tensor) -> int:
     autograd counts this for itself, to notice that a value saved for the backward pass is gone.
     """
     return 0 if tensor.is_inference() else tensor._version
+
+
+def plain_tensors(state: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of a state, by name; quantized layers hold theirs in tuples, among numbers."""
+    for name, value in sorted(state.items()):
+        if isinstance(value, tuple):
+            yield from plain_tensors({f"{name}.{number}": each for number, each in enumerate(value)})
+        elif isinstance(value, torch.Tensor):
+            yield name, value.dequantize() if value.is_quantized else value
 
 
 def _count_changes(optimizer: torch.optim.Optimizer, *_: Any) -> None:

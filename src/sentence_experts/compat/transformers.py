@@ -41,6 +41,25 @@ def set_attention(config: Any, name: str | None) -> None:
     config._attn_implementation = name
 
 
+def adapter_states(model: Any) -> list[list[Any]]:
+    """Return which adapters of peft each layer of a model applies, and how strongly, as no weight tells."""
+    if not any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model):
+        return []
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return [
+        [
+            name,
+            layer.disable_adapters,
+            [*layer.active_adapters],
+            [*layer.merged_adapters],
+            {adapter: str(scale) for adapter, scale in getattr(layer, "scaling", {}).items()},
+        ]
+        for name, layer in model.named_modules()
+        if isinstance(layer, BaseTunerLayer)
+    ]
+
+
 def check_no_adapters(model: Any) -> None:
     """Check that peft has put no adapters into a model, which rename its layers.
 

@@ -36,16 +36,16 @@ _KIND_OF_TITLE = {
         r"\W*((author|publisher|editorial)('s)? )?(corrections?( to)?\s*[:‘’“'\"]|correction$|"
         r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
-        r"\W*(retraction( note| notice| statement)?\s*(:|$)|retraction (note|notice|statement) |"
-        r"notice of (retraction|withdrawal)\b)", re.I),
+        r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|"
+        r"retraction (note|notice|statement) |(notice|statement) of (retraction|withdrawal|removal)\b)", re.I),
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
     "editorial": re.compile(r"\W*(guest )?editorial\s*(:|$)", re.I),
 }  # fmt: skip
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED_TITLE = re.compile(
-    r"(\W|<\w+>)*(retracted|withdrawn)( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    r".*\(retracted( (article|paper|chapter))?\b[^()]*\)\W*$", re.I)  # fmt: skip
+    r"(\W|<\w+>)*(retracted|withdrawn|removed)( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
+    r".*[(\[]retracted( (article|paper|chapter))?\b[^()\[\]]*[)\]]\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:

@@ -131,10 +131,20 @@ def _clean_place(text: str | None) -> str | None:
     return None if text.lower() in _NO_VALUES else text or None
 
 
+def _clean_abstract(text: str | None) -> str | None:
+    """Return an abstract; None for a text that stands in the place of one, as Scopus writes."""
+    return None if text and len(text) < 60 and _NO_ABSTRACT.fullmatch(text) else text
+
+
+# "[No abstract available]", "Abstract not available."
+_NO_ABSTRACT = re.compile(
+    r"\W*(no abstract( is)?( available| provided)?|(an |the )?abstract (is )?(not|un)[ -]?available)\W*", re.I
+)
 _DASHES = re.compile(r"\s*[-‐‑–—−]+\s*")
 _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
-    "authors": clean_authors, "subjects": _clean_labels, "keywords": _clean_labels,
-    "organisms": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
+    "abstract": _clean_abstract, "authors": clean_authors,
+    "subjects": _clean_labels, "keywords": _clean_labels, "organisms": _clean_labels,
+    "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
 }  # fmt: skip
 _CLEANED = [(STATED_PAPERS.names[4:].index(name), clean) for name, clean in _CLEANERS_OF.items()]
 _RETRACTED = STATED_PAPERS.names[4:].index("retracted")

@@ -226,7 +226,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 def _read_config_under_adapters(place: str, config: LoadConfig) -> dict[str, Any]:
     """Return the config of the model on which a folder's LoRA was trained; empty if there is none."""
     from transformers import PreTrainedConfig
-    from transformers.utils import find_adapter_config_file
+    from transformers.utils.peft_utils import find_adapter_config_file
 
     try:
         if (file := find_adapter_config_file(place, **config.hub)) is None:

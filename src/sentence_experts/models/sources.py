@@ -206,7 +206,7 @@ class ModelOrigin:
         files: the folder's files before they were read, and what changes with their bytes.
         settings: settings of the model as its files have them (`fingerprint.settings_of`).
         hashes: hashes of the files that were computed while they were those that were read.
-        state: prompts, modules and kind of tokenizer of the model when it was loaded.
+        state: prompts, modules, adapters and kind of tokenizer of the model when it was loaded.
         weights: its weights then (`KnownWeights`); None for a graph.
     """
 
@@ -274,16 +274,18 @@ def file_states(place: str) -> dict[str, tuple[int, ...]]:
 
 
 def _state_of(model: Any) -> dict[str, Any]:
-    """Return the prompts of a model, its modules with their settings, and the kind of its tokenizer."""
+    """Return a model's prompts, its modules with their settings, its adapters, and its tokenizer's kind."""
     prompts = {"prompts": dict(model.prompts)}
     if _is_graph(model):
         return prompts
     from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_kind
+    from sentence_experts.compat.transformers import adapter_states
 
     modules = module_configs(model)
     for _, config in modules:
         config.pop("pooling_mode", None)  # one of `settings_of`
-    return {**prompts, "modules": modules, "tokenizer": tokenizer_kind(model)}
+    kind = tokenizer_kind(model)
+    return {**prompts, "modules": modules, "adapters": adapter_states(model), "tokenizer": kind}
 
 
 def _weights_of(model: Any) -> Any:

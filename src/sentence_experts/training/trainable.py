@@ -191,6 +191,8 @@ def freeze_others(model: SentenceTransformer, config: TrainConfig) -> Iterator[l
     # Heads and adapters are trained on a base that stays as it is.
     on_base = routed is not None and any(route.lead is not None for route in routed.routes)
     if config.only_expert is None and config.freeze == "none" and not on_base:
+        if not any(weight.requires_grad for weight in model.parameters()):
+            raise UsageError("nothing is left to train: all weights are frozen, as in a LoRA that was loaded")
         yield []
         return
     setting = "`freeze=shared`" if config.only_expert is None else "`only_expert`"

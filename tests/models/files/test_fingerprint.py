@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -105,6 +106,38 @@ def test_a_changed_model_has_another_hash(model: SentenceTransformer, change: Ch
     change(model)
     assert fingerprint_of(model) not in before
     assert weights_fingerprint(model) not in before
+
+
+def add_lora(model: Any, name: str) -> None:
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["query"], init_lora_weights=False), name)
+
+
+def test_the_adapters_that_a_model_applies_change_its_hash(model: Any, folder: Path) -> None:
+    add_lora(model, "first")
+    model.save(str(folder.parent / "lora"))
+    opened: Any = load(folder.parent / "lora", device="cpu")
+    add_lora(model, "second")
+    hashes = [fingerprint_of(opened), fingerprint_of(model)]
+    for change in (
+        lambda: model.set_adapter("first"),
+        lambda: model.disable_adapters(),
+        lambda: opened.disable_adapters(),
+    ):
+        change()
+        hashes += [fingerprint_of(opened), fingerprint_of(model)]
+    assert len({*hashes}) == 5
+    opened.enable_adapters()
+    assert fingerprint_of(opened) == hashes[0]
+
+
+def test_a_quantized_model_has_a_hash_of_its_weights(model: Any) -> None:
+    def quantize(model: Any) -> str:
+        kinds = {torch.nn.Linear}
+        return fingerprint_of(torch.ao.quantization.quantize_dynamic(model, kinds, dtype=torch.qint8))
+
+    changed = copy.deepcopy(model)
+    changed[0].auto_model.encoder.layer[0].output.dense.weight.data *= 2
+    assert quantize(model) == quantize(model) != quantize(changed)
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -93,7 +93,9 @@ def test_a_model_in_which_peft_has_put_a_lora_is_not_taken_apart(
     for text, route in (("text", "copd"), ("text", "cancer"), ("[CANCER]text", None)):
         expected = both.encode(text, prompt_name=route)
         assert np.abs(loaded.encode(text, prompt_name=route) - expected).max() <= 1e-6
-    with pytest.raises(UsageError, match=r"`routes` has no effect here: .* is a LoRA of a model with experts"):
+    with pytest.raises(
+        UsageError, match=r"`routes` has no effect here: .* is a LoRA of a model with experts"
+    ):
         sentence_experts.load(tmp_path / "lora", routes=["cancer"])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 ET_AL = "et al."
 """Stands last where a record does not name all authors."""
 _MORE_AUTHORS = frozenset({"et al", "and others", "others"})
-_NO_AUTHORS = frozenset({"no authors listed", "none", "n/a", "null"})
+_NO_AUTHORS = frozenset({"no authors listed", "no author name available", "none", "n/a", "null"})
 _SUFFIX = re.compile(r"(?:jr|sr|2nd|3rd|4th|ii|iii|iv)\.?", re.IGNORECASE)
 _INITIALS = re.compile(r"(?:[^\W\d_][.-]*){1,4}")
 _WORDS_OF_GROUPS = """
@@ -92,6 +92,8 @@ def clean_authors(names: Iterable[str]) -> tuple[str, ...]:
     for name in (name for several in names for name in several.split(";")):
         parts = (" ".join(part.split()) for part in name.split(","))
         whole = ", ".join(filter(None, parts))
-        if whole and whole.lower().strip("[]") not in _NO_AUTHORS:
+        # BibTeX has "[No author name available]" with its last word first.
+        plain = " ".join(reversed(whole.lower().split(", "))).replace("[", "").replace("]", "")
+        if whole and plain not in _NO_AUTHORS:
             cleaned.append(ET_AL if whole.lower().rstrip(".") in _MORE_AUTHORS else whole)
     return tuple(cleaned)
