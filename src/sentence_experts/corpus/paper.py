@@ -37,7 +37,8 @@ _KIND_OF_TITLE = {
         r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
         r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|"
-        r"retraction (note|notice|statement) |(notice|statement) of (retraction|withdrawal|removal)\b)", re.I),
+        r"retraction (note|notice|statement) |(notice|statement) of (retraction|removal|withdrawal)\b)",
+        re.I),
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
     "editorial": re.compile(r"\W*(guest )?editorial\s*(:|$)", re.I),
 }  # fmt: skip

@@ -349,7 +349,9 @@ def _check_place(
         if on is not None:
             raise UsageError("`on` and `base` both say what the route sits on: leave one out")
         if BASE in encoder.experts:
-            raise UsageError("this model still has its base: leave `base` out")
+            raise UsageError(
+                f"the model has an expert named {BASE!r}, on which the route sits: leave `base` out"
+            )
         return [ExpertSource({}, base=read_base_weights(encoder, base, shared_too=True))]
     if route.expert not in encoder.experts:
         known = ", ".join(encoder.experts)
