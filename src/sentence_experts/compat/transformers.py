@@ -41,23 +41,34 @@ def set_attention(config: Any, name: str | None) -> None:
     config._attn_implementation = name
 
 
-def adapter_states(model: Any) -> list[list[Any]]:
-    """Return which adapters of peft each layer of a model applies, and how strongly, as no weight tells."""
-    if not any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model):
-        return []
+def describe_layers(model: Any) -> list[list[Any]]:
+    """Return the name, class, settings and hooks of each layer of a model, and the adapters that it applies.
+
+    None of it is a weight. Experts are left out, which come and go.
+    """
+    peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
+    described = []
+    for name, layer in model.named_modules():
+        if ".experts." in name:
+            continue
+        hooks = [
+            f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__qualname__)}"
+            for hook in (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
+            if hook.__module__ != install_all_output_capturing_hooks.__module__  # set at the first text
+        ]
+        adapters = _describe_adapters(layer) if peft else []
+        described.append([name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters])
+    return described
+
+
+def _describe_adapters(layer: Any) -> list[Any]:
+    """Return which adapters of peft a layer applies, and how strongly."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    return [
-        [
-            name,
-            layer.disable_adapters,
-            [*layer.active_adapters],
-            [*layer.merged_adapters],
-            {adapter: str(scale) for adapter, scale in getattr(layer, "scaling", {}).items()},
-        ]
-        for name, layer in model.named_modules()
-        if isinstance(layer, BaseTunerLayer)
-    ]
+    if not isinstance(layer, BaseTunerLayer):
+        return []
+    scales = {name: str(scale) for name, scale in getattr(layer, "scaling", {}).items()}
+    return [layer.disable_adapters, [*layer.active_adapters], [*layer.merged_adapters], scales]
 
 
 def check_no_adapters(model: Any) -> None:

@@ -206,7 +206,7 @@ class ModelOrigin:
         files: the folder's files before they were read, and what changes with their bytes.
         settings: settings of the model as its files have them (`fingerprint.settings_of`).
         hashes: hashes of the files that were computed while they were those that were read.
-        state: prompts, modules, adapters and kind of tokenizer of the model when it was loaded.
+        state: prompts, modules, layers and kind of tokenizer of the model when it was loaded.
         weights: its weights then (`KnownWeights`); None for a graph.
     """
 
@@ -274,18 +274,18 @@ def file_states(place: str) -> dict[str, tuple[int, ...]]:
 
 
 def _state_of(model: Any) -> dict[str, Any]:
-    """Return a model's prompts, its modules with their settings, its adapters, and its tokenizer's kind."""
+    """Return a model's prompts, its modules with their settings, its layers, and its tokenizer's kind."""
     prompts = {"prompts": dict(model.prompts)}
     if _is_graph(model):
         return prompts
     from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_kind
-    from sentence_experts.compat.transformers import adapter_states
+    from sentence_experts.compat.transformers import describe_layers
 
     modules = module_configs(model)
     for _, config in modules:
         config.pop("pooling_mode", None)  # one of `settings_of`
     kind = tokenizer_kind(model)
-    return {**prompts, "modules": modules, "adapters": adapter_states(model), "tokenizer": kind}
+    return {**prompts, "modules": modules, "layers": describe_layers(model), "tokenizer": kind}
 
 
 def _weights_of(model: Any) -> Any:

@@ -57,6 +57,10 @@ def take_a_fused_step(model: Any) -> None:
     torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True).step()
 
 
+def double(layer: Any, given: Any, result: torch.Tensor) -> torch.Tensor:
+    return result * 2
+
+
 def drop_a_layer(model: Any) -> None:
     model[0].auto_model.encoder.layer = model[0].auto_model.encoder.layer[:1]
 
@@ -78,6 +82,11 @@ CHANGES: list[Change] = [
     replace_a_weight,
     keep_case,
     lambda model: model.append(Normalize()),
+    lambda model: setattr(model[0].auto_model.embeddings.LayerNorm, "eps", 0.1),
+    lambda model: setattr(
+        model[0].auto_model.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.ReLU()
+    ),
+    lambda model: model[0].auto_model.embeddings.register_forward_hook(double),
     lambda model: model.prompts.update(query="query: "),
     lambda model: model.set_pooling_include_prompt(False),
 ]

@@ -115,17 +115,16 @@ def fingerprint_with_settings(model: SentenceTransformer) -> str:
 
 def weights_fingerprint(model: SentenceTransformer) -> str:
     """Return the SHA-256 over a model's weights, their names, its prompts and `fingerprint_parts`, its
-    tokenizer, the configs of its modules after the first, and the adapters of peft that it applies."""
+    tokenizer, the configs of its modules after the first, and its layers."""
     from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_text  # imports torch
     from sentence_experts.compat.torch import plain_tensors
-    from sentence_experts.compat.transformers import adapter_states
+    from sentence_experts.compat.transformers import describe_layers
 
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
     digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
     digest.update(sha256_text(sha256_settings(module_configs(model)[1:]), tokenizer_text(model)).encode())
-    if adapters := adapter_states(model):
-        digest.update(sha256_settings(adapters).encode())
+    digest.update(sha256_settings(describe_layers(model)).encode())
     for name, value in plain_tensors(model.state_dict()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())
