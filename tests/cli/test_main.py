@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 
 from helpers.command_line import run
+from sentence_experts.cli import console
+from sentence_experts.cli.console import NotesHandler
 from sentence_experts.cli.main import VERBS, app, main
 
 
@@ -205,3 +211,14 @@ def test_place_that_takes_no_output_is_one_line(tmp_path: Path, shell: str, said
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {said}")
     assert is_one_line(done.stderr)
+
+
+def test_a_log_on_a_full_disk_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(console, "notes", Console(file=Full()))
+    NotesHandler().emit(logging.makeLogRecord({"msg": "the papers from before", "levelno": logging.WARNING}))
+    with pytest.raises(OSError, match="No space left"):
+        console.note("a note of a command")

@@ -23,7 +23,7 @@ from sentence_experts.retrieval.searcher import Searcher
 
 
 @pytest.mark.parametrize("document", [{"document": ""}, {"passage": ""}, {}])
-@pytest.mark.parametrize("query", ["query", "search_query"])
+@pytest.mark.parametrize("query", ["query", "search_query", "s2p_query"])
 def test_papers_have_no_prompt_where_only_queries_have_one(query: str, document: dict[str, str]) -> None:
     known = KnownRoutes.of("m", {query: "q: ", "clustering": "c: ", **document}, None)
     pair, other = SearchRoute(query, None, query), SearchRoute("clustering", "clustering", "clustering")
@@ -33,6 +33,24 @@ def test_papers_have_no_prompt_where_only_queries_have_one(query: str, document:
     assert known.choose(None) is None
     with pytest.raises(RouteError, match="its routes: clustering"):
         known.choose("x")
+
+
+@pytest.mark.parametrize(
+    ("query", "document"),
+    [
+        *(
+            ("query", "document"),
+            ("search_query", "search_document"),
+            ("retrieval_query", "retrieval_passage"),
+        ),
+        *(("retrieval.query", "retrieval.passage"), ("Retrieval-query", "Retrieval-document")),
+    ],
+)
+def test_routes_of_queries_and_documents_that_are_named_alike_are_pairs(query: str, document: str) -> None:
+    known = KnownRoutes.of("m", {query: "q: ", document: "d: ", "my_subquery": "s: "}, None)
+    for route in (None, query, document):
+        found = find_search_route(known, route)
+        assert (found.document_route, found.query_route) == (document, query)
 
 
 def test_experts_and_default_routes_need_no_unprompted_papers() -> None:

@@ -172,3 +172,16 @@ def test_a_model_whose_weights_are_all_frozen_is_refused(pairs: Pairs, plain: st
     frozen = load(plain).requires_grad_(False)
     with pytest.raises(UsageError, match="nothing is left to train: all weights are frozen"):
         train(frozen, pairs, SHORT, tmp_path / "run")
+
+
+def test_float16_is_trained_as_float32(pairs: Pairs, plain: str, tmp_path: Path) -> None:
+    half = load(plain).half()
+    with pytest.raises(UsageError, match="float16 is too coarse to train in: train `load"):
+        train(half, pairs, SHORT, tmp_path / "refused")
+    half.save(str(tmp_path / "half"))
+    train(str(tmp_path / "half"), pairs, SHORT, tmp_path / "run")
+    before, after = load(tmp_path / "half"), load(tmp_path / "run" / "model")
+    assert after.dtype == torch.float32
+    weights = dict(before.named_parameters())
+    changes = [(each - weights[name].float()).abs().max() for name, each in after.named_parameters()]
+    assert 0 < max(changes) <= 3 * SHORT.learning_rate * SHORT.max_steps

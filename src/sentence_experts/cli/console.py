@@ -130,9 +130,12 @@ class NotesHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the record's message, and the traceback of its error if it has one."""
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        note(f"{level}{name_flags(record.getMessage())}")
-        if record.exc_info:
-            notes.print("".join(format_exception(record.exc_info[1])).rstrip())
+        try:
+            note(f"{level}{name_flags(record.getMessage())}")
+            if record.exc_info:
+                notes.print("".join(format_exception(record.exc_info[1])).rstrip())
+        except OSError:  # a log on a full disk, or that nobody reads, loses lines and stops no work
+            pass
 
 
 @contextmanager

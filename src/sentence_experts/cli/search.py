@@ -174,7 +174,8 @@ def search(
         and config.filters == Filters(notices=config.notices)
         and not config.like
     ):
-        note(f"the corpus has only {len(result.papers[0])} papers with such a text")
+        count = len(result.papers[0])
+        note(f"the corpus has only {count} {'paper' if count == 1 else 'papers'} with such a text")
     elif not result.papers[0]:
         note("no paper passes all filters")
 

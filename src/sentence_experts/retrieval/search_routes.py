@@ -12,7 +12,7 @@ from types import MappingProxyType
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.routes.task_types import QUERY_ROUTES, ROLES
+from sentence_experts.models.routes.task_types import ROLES, pair_queries
 from sentence_experts.retrieval.head_cosines import TaughtMap
 
 # As people and programs write it; `float` also reads 1_0 and digits of other scripts.
@@ -175,9 +175,9 @@ def _pairs(known: KnownRoutes) -> dict[str, SearchRoute]:
     """
     pairs: dict[str, str | None] = {}
     prompts = known.prompts
-    for query, document in [*known.search_routes.items(), *QUERY_ROUTES]:
+    for query, document in [*known.search_routes.items(), *pair_queries(prompts).items()]:
         both = query in prompts and document in prompts
-        if both and prompts[query] != prompts[document]:
+        if both and prompts[query] != prompts[document or ""]:
             pairs.setdefault(query, document)
     pairs |= dict.fromkeys(known.bare_queries)
     shared = {document for document, count in Counter(pairs.values()).items() if count > 1}

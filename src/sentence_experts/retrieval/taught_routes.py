@@ -261,7 +261,7 @@ def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
         latest[current.key] = current
     if both:
         logger.warning(
-            f"{len(both):,} papers are marked yes and no, such as {next(iter(both))}: the last mark counts"
+            f"papers are marked yes and no ({len(both):,}, such as {next(iter(both))}): the last mark counts"
         )
     return list(latest.values())
 

@@ -96,7 +96,9 @@ class TrainResult:
             row = {"step": figures["step"], "training_loss": losses[-1] if losses else None}
             named = {name.removeprefix("eval_validation_"): value for name, value in figures.items()}
             endings = tuple(f"/{metric}" for metric in TITLES)
-            rows.append(row | {n: value for n, value in named.items() if n == MEAN or n.endswith(endings)})
+            # Sorted, as run.json is.
+            shown = sorted(name for name in named if name.endswith(endings))
+            rows.append(row | {name: named[name] for name in (MEAN, *shown) if name in named})
         return pd.DataFrame(rows)
 
 

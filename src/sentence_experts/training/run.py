@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
@@ -133,6 +134,9 @@ class Run:
         processes.log_in_first_only()
         set_seed(config.seed)
         model = source if isinstance(source, SentenceTransformer) else load(source)
+        if model is not source and model.dtype == torch.float16:
+            logger.info("float16 is too coarse to train in: the weights are trained, and saved, as float32")
+            model = load(model, dtype="float32")
         if hasattr(model, "check_alpha"):
             name = getattr(model, "settings", {})["model"]
             raise UsageError(f"an embedder cannot be trained, only its language model: {name}")

@@ -170,6 +170,8 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         raise UsageError(
             "`only_expert`: a learned router may send any text or token to the expert that changes"
         )
+    if model.dtype == torch.float16:
+        raise UsageError('float16 is too coarse to train in: train `load(model, dtype="float32")`')
     if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
         raise UsageError("`bf16`: there is no GPU here that computes in bfloat16; leave it out")
     for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):

@@ -60,7 +60,7 @@ class ExtendConfig(Config):
         description="Each expert also owns its block's norms (MoTE, fig. 2b). Default: only with `tasks`",
     )
     default_route: str | None = Field(
-        None, description="Route of texts that name none. Default: such a text is an error"
+        None, description="Route of texts that are encoded without one. Default: that is an error"
     )
     pooling: Literal["mean", "cls", "pooler"] | None = Field(
         None,
