@@ -213,6 +213,17 @@ def test_place_that_takes_no_output_is_one_line(tmp_path: Path, shell: str, said
     assert is_one_line(done.stderr)
 
 
+def test_notes_that_nobody_reads_stop_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unread(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(console, "notes", type(console.notes)(stderr=True))
+    monkeypatch.setattr(sys, "stderr", Unread())
+    console.note("a note of a command")
+    assert console.notes.quiet
+
+
 def test_a_log_on_a_full_disk_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(io.StringIO):
         def flush(self) -> None:

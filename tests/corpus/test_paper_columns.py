@@ -14,6 +14,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.authors import clean_authors, invert_initials, invert_name, invert_shown
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, is_retracted, kind_of
+from sentence_experts.errors import InputError
 
 FILES = {
     "x.ris": "TY  - JOUR\nAU  - van den Brink, G\nAU  - King ML Jr\nAU  - WHO Study Group\nTI  - {title}\n"
@@ -120,7 +121,8 @@ def test_a_note_that_there_are_no_authors_is_none(name: str) -> None:
         ("Correction for multiple tests", None, "article"), ("Retraction of the eyelid", None, "article"),
         ("Retraction: Rice", "research-article", "retraction"), ("RETRACTED: Rice", None, "article"),
         ("Statement of Retraction: Rice", None, "retraction"), ("Retraction.", None, "retraction"),
-        ("Notice of Removal: Rice", None, "retraction"), ("Retraction of: Rice", None, "retraction"),
+        ("Statement of withdrawal symptoms", None, "article"),
+        ("Notice of removal to court", None, "article"), ("Notice of Removal: Rice", None, "retraction"), ("Retraction of: Rice", None, "retraction"),
         ("Rice", "expression_of_concern", "expression-of-concern"),
         ("Rice", "Editorial Material", "editorial"),
         ("Rice", "article-commentary", "commentary"), ("Rice", "Systematic Review", "review"),
@@ -138,6 +140,8 @@ def test_kinds(title: str, article_type: str | None, kind: str) -> None:
         ("WITHDRAWN: Rice", True), ("RETRACTED - Rice", True), ("RETRACTED CHAPTER – Rice", True),
         ("Rice (Retracted article. See vol. 3, pg. 7, 2012)", True), ("Rice (RETRACTED)", True),
         ("Rice [Retracted Article]", True), ("REMOVED: Rice", True), ("Removed teeth: a survey", False),
+        ("Removed: stories of families", False), ("Needles [retracted versus extended]", False),
+        ("Rice (Retracted by the authors)", True),
         ("Retracted tongues in frogs", False), ("Withdrawn-avoidant children", False),
         ("Retraction: Rice", False), ("Rice (a retracted word)", False), (None, False),
     ],
@@ -211,6 +215,9 @@ NO_ABSTRACTS = [
 
 @pytest.mark.parametrize("text", NO_ABSTRACTS)
 def test_a_note_that_there_is_no_abstract_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.bib").write_text(f"@article{{c, doi = {{10.1000/c}}, abstract = {{{text}}}}}\n")
+    with pytest.raises(InputError, match="neither title nor abstract"):
+        import_corpus([tmp_path / "c.bib"], workers=1)
     entry = "@article{{{key}, title = {{Rice}}, doi = {{10.1000/rice}}, abstract = {{{abstract}}}}}\n"
     (tmp_path / "a.bib").write_text(entry.format(key="a", abstract=text))
     (tmp_path / "b.bib").write_text(entry.format(key="b", abstract="No abstract is available to them."))

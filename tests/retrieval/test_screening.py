@@ -273,7 +273,9 @@ def test_a_paper_with_both_marks_is_named(
 ) -> None:
     read = read_papers()
     screen(plain_model, corpus, [*read, read[0] | {"similar": not read[0]["similar"]}])
-    assert f"papers are marked yes and no (1, such as {read[0]['paper']}): the last mark counts" in caplog.text
+    assert (
+        f"papers are marked yes and no (1, such as {read[0]['paper']}): the last mark counts" in caplog.text
+    )
 
 
 def test_a_sample_that_is_kept_with_each_mark_is_small(corpus: Path, plain_model: Path) -> None:

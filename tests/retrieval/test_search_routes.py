@@ -53,6 +53,32 @@ def test_routes_of_queries_and_documents_that_are_named_alike_are_pairs(query: s
         assert (found.document_route, found.query_route) == (document, query)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ({"query": "q: ", "code.query": "c: ", "code.passage": "p: "}, (None, "query")),
+        ({"query": "q: ", "retrieval.query": "c: ", "retrieval.passage": "p: "}, (None, "query")),
+        ({"query": "q: ", "clustering": "c: ", "summarize_document": "d: "}, (None, "query")),
+        (
+            {"query": "q: ", "document": "d: ", "code_query": "c: ", "code_document": "e: "},
+            ("document", "query"),
+        ),
+        (
+            {"Retrieval-query": "r: ", "Retrieval-document": "s: ", "query": "q: ", "document": "d: "},
+            ("document", "query"),
+        ),
+        ({"s2s_query": "s: ", "s2p_query": "p: "}, (None, "s2p_query")),
+        ({"query": "q: ", "document": "q: ", "passage": "p: "}, ("passage", "query")),
+        ({"query": "rice ", "Retrieval-query": "rice ", "Retrieval-document": "d: "}, (None, "query")),
+    ],
+)
+def test_the_route_of_searches_where_none_is_named(
+    prompts: dict[str, str], expected: tuple[str | None, str]
+) -> None:
+    found = find_search_route(KnownRoutes.of("m", prompts, None))
+    assert (found.document_route, found.query_route) == expected
+
+
 def test_experts_and_default_routes_need_no_unprompted_papers() -> None:
     experts = KnownRoutes.of("m", {"query": "q: ", "document": "", "a": "a: "}, None, {"experts": ["e", "f"]})
     assert [route.document_route for route in list_search_routes(experts)] == ["query", "a"]

@@ -44,6 +44,12 @@ class _SafeConsole(Console):
         """Make a text printable, without control characters and those that reverse what follows."""
         return super().render_str(without_controls(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Print no more notes if nobody reads them; the end of results ends the command, as rich has it."""
+        self.quiet = True
+        if not self.stderr:
+            super().on_broken_pipe()
+
 
 # Names of files, domains and models may hold brackets and colons, which are not markup.
 results = _SafeConsole(soft_wrap=True, markup=False, emoji=False)

@@ -95,10 +95,12 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
     split_of: dict[str, str] = {}
     for split, names in files.items():
         for name, count in Counter(names).items():
-            if (other := split_of.setdefault(name, split)) != split or (count > 1 and not is_named):
+            said, meant = _read_split(name), _find_splits(split)
+            other = split_of.setdefault(name, split)
+            is_leak = meant and _find_splits(other) and not meant & _find_splits(other)
+            if is_leak if is_named else (other != split or count > 1):
                 both = " and ".join({other: None, split: None})
                 raise InputError(f"{where}: {name} would be read twice, for {both}: {advice}")
-            said, meant = _read_split(name), _find_splits(split)
             if said and meant and not (said & meant or is_named):
                 raise InputError(f"{where}: {name} would be a part of the split {split}: {advice}")
 

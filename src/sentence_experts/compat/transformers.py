@@ -54,7 +54,7 @@ def describe_layers(model: Any) -> list[list[Any]]:
         hooks = [
             f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__qualname__)}"
             for hook in (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
-            if hook.__module__ != install_all_output_capturing_hooks.__module__  # set at the first text
+            if hook.__module__.partition(".")[0] != "transformers"  # for outputs and gradients
         ]
         adapters = _describe_adapters(layer) if peft else []
         described.append([name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters])

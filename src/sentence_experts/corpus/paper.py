@@ -36,8 +36,8 @@ _KIND_OF_TITLE = {
         r"\W*((author|publisher|editorial)('s)? )?(corrections?( to)?\s*[:‘’“'\"]|correction$|"
         r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
-        r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|"
-        r"retraction (note|notice|statement) |(notice|statement) of (retraction|removal|withdrawal)\b)",
+        r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|notice of removal\s*(:|$)|"
+        r"retraction (note|notice|statement) |notice of (retraction|withdrawal)\b)",
         re.I),
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
     "editorial": re.compile(r"\W*(guest )?editorial\s*(:|$)", re.I),
@@ -45,14 +45,28 @@ _KIND_OF_TITLE = {
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED_TITLE = re.compile(
-    r"(\W|<\w+>)*(retracted|withdrawn|removed)( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    r".*[(\[]retracted( (article|paper|chapter))?\b[^()\[\]]*[)\]]\W*$", re.I)  # fmt: skip
+    r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
+    r".*([(\[]retracted( (article|paper|chapter))?(([.,:;]| (see|by|in|due)\b)[^()\[\]]*)?[)\]]|"
+    r"\(retracted (article|paper|chapter)\b[^()]*\))\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:
     """Return the name of a work that has no identifier: a hash of its title, abstract, journal and year."""
     texts = (fields[name] or "" for name in ("title", "abstract", "journal"))
     return f"text:{sha256_text(*texts, str(year))[:16]}"
+
+
+def clean_abstract(text: str | None) -> str | None:
+    """Return an abstract; None for a note that there is none.
+
+    >>> clean_abstract("[No abstract available]")  # as Scopus writes
+    """
+    return None if text and len(text) < 60 and _NO_ABSTRACT.fullmatch(text) else text
+
+
+_NO_ABSTRACT = re.compile(
+    r"\W*(no\W+abstract(\W+(is|was))?(\W+(available|provided))?|"
+    r"(an\W+|the\W+)?abstract(\W+(is|was))?\W+(not\W+|un)available)\W*", re.I)  # fmt: skip
 
 
 class Citation(NamedTuple):

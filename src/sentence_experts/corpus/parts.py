@@ -26,7 +26,15 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.corpus_folder import BODIES_SCHEMA, MENTIONS_SCHEMA, PAPERS_SCHEMA
 from sentence_experts.corpus.formats.authors import clean_authors
 from sentence_experts.corpus.formats.markup import CONTROLS, unique, without_controls
-from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, is_retracted, kind_of
+from sentence_experts.corpus.paper import (
+    Citation,
+    Deletion,
+    Paper,
+    Rejection,
+    clean_abstract,
+    is_retracted,
+    kind_of,
+)
 from sentence_experts.storage import PartStore, read_json, write_json, write_text
 
 Item = TypeVar("Item")
@@ -131,18 +139,9 @@ def _clean_place(text: str | None) -> str | None:
     return None if text.lower() in _NO_VALUES else text or None
 
 
-def _clean_abstract(text: str | None) -> str | None:
-    """Return an abstract; None for a text that stands in the place of one, as Scopus writes."""
-    return None if text and len(text) < 60 and _NO_ABSTRACT.fullmatch(text) else text
-
-
-# "[No abstract available]", "Abstract not available."
-_NO_ABSTRACT = re.compile(
-    r"\W*(no abstract( is)?( available| provided)?|(an |the )?abstract (is )?(not|un)[ -]?available)\W*", re.I
-)
 _DASHES = re.compile(r"\s*[-‐‑–—−]+\s*")
 _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
-    "abstract": _clean_abstract, "authors": clean_authors,
+    "abstract": clean_abstract, "authors": clean_authors,
     "subjects": _clean_labels, "keywords": _clean_labels, "organisms": _clean_labels,
     "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
 }  # fmt: skip

@@ -28,7 +28,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection, name_by_texts
+from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection, clean_abstract, name_by_texts
 from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_groups
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, format_of
 from sentence_experts.errors import InputError, UsageError
@@ -194,6 +194,7 @@ def _check(table: Table, kind: str) -> dict[str, str]:
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> None:
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
+    fields["abstract"] = clean_abstract(fields["abstract"])
     year = _parse_year(row.get("year"))
     stated_ids = [(name, each) for name in _NAMING if (each := _clean_identifier(row.get(name)))]
     # "n/a" and "in press" are no DOIs.

@@ -27,7 +27,7 @@ from sentence_experts.models.routes.known_routes import start_of
 from sentence_experts.models.routes.routes import Route, describe
 from sentence_experts.models.routes.sequence_router import RouterChoices, router_choices
 from sentence_experts.models.routes.task_types import with_task_types, without_task_types
-from sentence_experts.models.sources import name_of
+from sentence_experts.models.sources import name_of, origin_of
 from sentence_experts.storage import RECORD, open_to_readers, update_json, write_text
 
 register()  # the class opens folders with our model types
@@ -262,6 +262,19 @@ class ExpertEncoder(SentenceTransformer):
         # Where learned routers are overridden, a prompt stays as it is.
         no_prompt = {"prompt": "", "prompt_name": None} if self.routes else {}
         return super().encode(texts[0] if is_one else texts, *args, **kwargs | no_prompt)
+
+    def add_adapter(self, *args: Any, **kwargs: Any) -> None:
+        """Add an adapter of peft as `SentenceTransformer` does; its folder will name that of this model.
+
+        Raises:
+            UsageError: this model is in no folder.
+        """
+        if not getattr(self.routed_model, "peft_config", None) and origin_of(self) is None:
+            raise UsageError(
+                "peft would name a base that is not this model, which is saved nowhere as it is: save the "
+                "model, `load` it, and add the adapter then"
+            )
+        super().add_adapter(*args, **kwargs)
 
     def router_choices(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32

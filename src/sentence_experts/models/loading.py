@@ -224,7 +224,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
 
 def _read_config_under_adapters(place: str, config: LoadConfig) -> dict[str, Any]:
-    """Return the config of the model on which a folder's LoRA was trained; empty if there is none."""
+    """Return the config of the model with experts on which a folder's LoRA was trained; else empty."""
     from transformers import PreTrainedConfig
     from transformers.utils.peft_utils import find_adapter_config_file
 
@@ -232,10 +232,11 @@ def _read_config_under_adapters(place: str, config: LoadConfig) -> dict[str, Any
         if (file := find_adapter_config_file(place, **config.hub)) is None:
             return {}
         content, _ = PreTrainedConfig.get_config_dict(read_json(Path(file))[NAMING_A_BASE[Path(file).name]])
-    except (OSError, KeyError):
+    except (OSError, KeyError, TypeError):  # no base, or none that is named
         return {}
-    if content.get("model_type") in MODEL_TYPES:
-        config.refuse(LIMITS, f"{place} is a LoRA of a model with experts, which is loaded whole")
+    if content.get("model_type") not in MODEL_TYPES:
+        return {}
+    config.refuse(LIMITS, f"{place} is a LoRA of a model with experts, which is loaded whole")
     return content
 
 

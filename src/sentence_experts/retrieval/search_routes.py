@@ -12,7 +12,7 @@ from types import MappingProxyType
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.routes.task_types import ROLES, pair_queries
+from sentence_experts.models.routes.task_types import QUERY, QUERY_ROUTES, ROLES
 from sentence_experts.retrieval.head_cosines import TaughtMap
 
 # As people and programs write it; `float` also reads 1_0 and digits of other scripts.
@@ -150,7 +150,8 @@ def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRou
     """Find the search route of this name; a route of a pair means the pair, one of several the first.
 
     With none given it is the model's default route, or the only search route, or the only pair, or the first
-    of pairs with the same documents. A model without routes goes by its own name, in blends with taught ones.
+    of pairs with the same documents, or `query` where no task file names the pairs. A model without routes
+    goes by its own name, in blends with taught ones.
     """
     if not known.prompts and route is not None and route == known.model:
         return SearchRoute(known.model, None, None)
@@ -161,6 +162,8 @@ def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRou
             return routes[0]
         if len({pair.document_route for pair in pairs.values()}) == 1:
             route = next(iter(pairs))
+        elif QUERY in pairs and not known.search_routes:
+            route = QUERY
     chosen = known.choose(route)
     if route in pairs:
         return pairs[route]
@@ -175,9 +178,9 @@ def _pairs(known: KnownRoutes) -> dict[str, SearchRoute]:
     """
     pairs: dict[str, str | None] = {}
     prompts = known.prompts
-    for query, document in [*known.search_routes.items(), *pair_queries(prompts).items()]:
+    for query, document in [*known.search_routes.items(), *QUERY_ROUTES]:
         both = query in prompts and document in prompts
-        if both and prompts[query] != prompts[document or ""]:
+        if both and prompts[query] != prompts[document]:
             pairs.setdefault(query, document)
     pairs |= dict.fromkeys(known.bare_queries)
     shared = {document for document, count in Counter(pairs.values()).items() if count > 1}

@@ -19,7 +19,7 @@ from sentence_experts.errors import InputError, RouteError, SentenceExpertsError
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.routes.task_types import DOCUMENT
+from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
 from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
@@ -109,8 +109,10 @@ class ServedModel:
         same = [name for name in known if meant and purpose_of(name) == meant]
         if len(same) == 1:
             return same[0]
-        if self.known.bare_queries and purpose_of(requested) == DOCUMENT:
+        if self.known.bare_queries and meant == DOCUMENT:
             return None
+        if len(self.known.bare_queries) == 1 and meant == QUERY:
+            return self.known.bare_queries[0]
         if not known and field.startswith("input_type") and is_purpose(requested):
             return None
         try:

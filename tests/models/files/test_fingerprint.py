@@ -117,6 +117,13 @@ def test_a_changed_model_has_another_hash(model: SentenceTransformer, change: Ch
     assert weights_fingerprint(model) not in before
 
 
+def test_hooks_of_transformers_do_not_count(model: Any) -> None:
+    before = fingerprint_of(model), weights_fingerprint(model)
+    model[0].auto_model.enable_input_require_grads()
+    model.encode(["rice"])
+    assert (fingerprint_of(model), weights_fingerprint(model)) == before
+
+
 def add_lora(model: Any, name: str) -> None:
     model.add_adapter(peft.LoraConfig(r=2, target_modules=["query"], init_lora_weights=False), name)
 

@@ -74,7 +74,7 @@ def test_a_model_in_which_peft_has_put_a_lora_is_not_taken_apart(
 ) -> None:
     settings = functools.partial(peft.LoraConfig, r=2, target_modules=["dense"], init_lora_weights=False)
     encoder = sentence_experts.extend(base, domains=["copd", "cancer"], default_route="copd")
-    with pytest.raises(UsageError, match=r"this model is not saved: save the model, load it"):
+    with pytest.raises(UsageError, match=r"saved nowhere as it is: save the model, `load` it"):
         encoder.add_adapter(settings())
     encoder.save(str(tmp_path / "base"))
     both = sentence_experts.load(tmp_path / "base")
@@ -88,6 +88,11 @@ def test_a_model_in_which_peft_has_put_a_lora_is_not_taken_apart(
     ):
         with pytest.raises(UsageError, match=r"adapters of peft are in the model \(default\)"):
             change()
+    changed = sentence_experts.load(tmp_path / "base")
+    with torch.no_grad():
+        next(changed.parameters()).mul_(2)
+    with pytest.raises(UsageError, match="saved nowhere as it is"):
+        changed.add_adapter(settings())
     both.save(str(tmp_path / "lora"))
     loaded = sentence_experts.load(tmp_path / "lora")
     for text, route in (("text", "copd"), ("text", "cancer"), ("[CANCER]text", None)):

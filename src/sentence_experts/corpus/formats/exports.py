@@ -27,7 +27,14 @@ from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, with
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
 from sentence_experts.corpus.formats.tagged import NBIB_LINE, RIS_LINE, read_csv, read_header, read_tagged
 from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
-from sentence_experts.corpus.paper import Citation, Paper, RecordError, kind_of_type, name_by_texts
+from sentence_experts.corpus.paper import (
+    Citation,
+    Paper,
+    RecordError,
+    clean_abstract,
+    kind_of_type,
+    name_by_texts,
+)
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
@@ -176,6 +183,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     known by a hash of its texts.
     """
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
+    texts["abstract"] = clean_abstract(texts["abstract"])
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}

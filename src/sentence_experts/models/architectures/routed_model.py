@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
 from transformers.utils.generic import ModelOutput
 
 from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
@@ -266,25 +265,6 @@ class RoutedModel:
             )
         if self.config.lora_rank is not None:
             raise UsageError(f"a checkpoint with `lora_rank` cannot be {what}: give the model of the run")
-
-    def add_adapter(self, *args: Any, **kwargs: Any) -> None:
-        """Add an adapter of peft as transformers does, whose folder will name the one of this model.
-
-        Raises:
-            UsageError: this model is in no folder.
-        """
-        name = self.config.name_or_path
-        try:
-            saved, _ = PreTrainedConfig.get_config_dict(name)
-        except OSError:
-            saved = {}
-        fields = ("experts", "routes", "adapters", "heads")
-        if any(saved.get(field) != getattr(self.config, field) for field in fields):
-            raise UsageError(
-                f"peft would name {name!r} as the base of the adapter, where this model is not saved: save "
-                "the model, load it, and add the adapter then"
-            )
-        super().add_adapter(*args, **kwargs)  # type: ignore[misc]
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save as transformers does, with a file per part that a route owns; copy idle experts' files."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.routes.released import is_released, read_domains
-from sentence_experts.models.routes.task_types import DOCUMENT_NAMES, pair_queries, without_task_types
+from sentence_experts.models.routes.task_types import DOCUMENT_ROUTES, QUERY_ROUTES, without_task_types
 from sentence_experts.models.sources import (
     FORMAT_VERSION,
     GRAPH_FILE,
@@ -124,9 +124,11 @@ class KnownRoutes:
     @property
     def bare_queries(self) -> tuple[str, ...]:
         """Routes of queries in a model, without experts, that has no prompt for documents."""
-        if self.experts or any(name.endswith(DOCUMENT_NAMES) for name in self.prompts):
+        if self.experts or any(document in self.prompts for document in DOCUMENT_ROUTES):
             return ()
-        return tuple(pair_queries(self.prompts))
+        paired = {query for query, document in QUERY_ROUTES if document in self.prompts}
+        queries = dict.fromkeys(query for query, _ in QUERY_ROUTES if query in self.prompts)
+        return tuple(query for query in queries if query not in paired)
 
     def choose(self, route: str | None) -> str | None:
         """Return the route that `route` means for this model.

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 QUERY, DOCUMENT = ROLES = ("query", "document")
-DOCUMENT_NAMES = (DOCUMENT, "passage")  # as models whose task file is not known call the role
+# Routes of queries and of documents, as models name them whose task file is not known.
+QUERY_ROUTES = (
+    (QUERY, DOCUMENT),
+    (QUERY, "passage"),
+    ("search_query", "search_document"),
+    ("retrieval_query", "retrieval_document"),
+    ("retrieval_query", "retrieval_passage"),
+    ("retrieval.query", "retrieval.passage"),
+    ("Retrieval-query", "Retrieval-document"),
+    ("s2p_query", DOCUMENT),
+    ("s2s_query", DOCUMENT),
+)
+# Where a model has one of these, none of its queries goes with documents that have no prompt.
+DOCUMENT_ROUTES = (DOCUMENT, "passage", "search_document", "retrieval_document")
 # Types with a query and a document side; the other types have one.
 TWO_SIDED = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking")
 # (type, role) -> route. MoTE, 4 (trained tasks) and 5.3 (re-ranking as search; pair classification, STS and
@@ -35,20 +47,6 @@ def with_task_types(prompts: Mapping[str, str | None], default: str | None) -> d
         if name is not None and prompts.get(name):
             extended.setdefault(_key(kind, role), prompts[name])
     return extended
-
-
-def pair_queries(names: Iterable[str]) -> dict[str, str | None]:
-    """Return the routes of queries among the names, with those of documents that are named alike, or None.
-
-    >>> pair_queries(["search_query", "search_document", "retrieval.query", "retrieval.passage", "s2p_query"])
-    {'search_query': 'search_document', 'retrieval.query': 'retrieval.passage', 's2p_query': None}
-    """
-    known = list(names)
-    stems = {name: name.removesuffix(QUERY) for name in known if re.fullmatch(rf"(.*[\W_])?{QUERY}", name)}
-    return {
-        query: next((stem + of for of in DOCUMENT_NAMES if stem + of in known), None)
-        for query, stem in stems.items()
-    }
 
 
 def without_task_types(prompts: Mapping[str, str | None], default: str | None) -> dict[str, str | None]:
