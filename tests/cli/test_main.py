@@ -231,5 +231,4 @@ def test_a_log_on_a_full_disk_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(console, "notes", Console(file=Full()))
     NotesHandler().emit(logging.makeLogRecord({"msg": "the papers from before", "levelno": logging.WARNING}))
-    with pytest.raises(OSError, match="No space left"):
-        console.note("a note of a command")
+    console.note("a note of a command")

@@ -455,3 +455,10 @@ def test_a_table_with_a_row_per_label_is_told(caplog: pytest.LogCaptureFixture) 
     caplog.clear()
     LabelledTexts.read(rows[::4] + rows[3::4], FitConfig(text=["text"], by=["topic"]))
     assert not caplog.records
+
+
+def test_float16_is_trained_as_float32(minilm: str) -> None:
+    half = se.load(minilm).half()
+    fitted = se.fit(half, make_rows(), by=["topic"], kind="adapter", steps=2)
+    assert fitted.model.dtype == torch.float32
+    assert half.dtype == torch.float16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,8 @@ def show_verdict(lines: Iterable[str]) -> None:
 
 def note(message: str) -> None:
     """Print a note for the user (stderr, no markup), with the verb of each function that it names."""
-    notes.print(name_verbs(message))
+    with suppress(OSError):  # a log on a full disk loses lines, and stops no work
+        notes.print(name_verbs(message))
 
 
 def name_verbs(message: str) -> str:
@@ -136,12 +137,8 @@ class NotesHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the record's message, and the traceback of its error if it has one."""
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        try:
-            note(f"{level}{name_flags(record.getMessage())}")
-            if record.exc_info:
-                notes.print("".join(format_exception(record.exc_info[1])).rstrip())
-        except OSError:  # a log on a full disk, or that nobody reads, loses lines and stops no work
-            pass
+        trace = "".join(format_exception(record.exc_info[1])) if record.exc_info else ""
+        note(f"{level}{name_flags(record.getMessage())}\n{trace}".rstrip())
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
     """Log which files each split of a folder has.
 
     Raises:
-        InputError: a file is of two splits; or it is read twice or its name says that it is of another split,
-            and no card names it.
+        InputError: a file is for training and for evaluation; or it is read twice or its name says that it is
+            of another split, and no card names it.
     """
     if sum(map(len, files.values())) > 1:
         splits = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
@@ -97,9 +97,11 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
         for name, count in Counter(names).items():
             said, meant = _read_split(name), _find_splits(split)
             other = split_of.setdefault(name, split)
-            is_leak = meant and _find_splits(other) and not meant & _find_splits(other)
-            if is_leak if is_named else (other != split or count > 1):
-                both = " and ".join({other: None, split: None})
+            both = " and ".join({other: None, split: None})
+            also = _find_splits(other)
+            if is_named and meant and also and ("train" in meant) != ("train" in also):
+                raise InputError(f"{where}: README.md names {name} for {both}, which would share its rows")
+            if not is_named and (other != split or count > 1):
                 raise InputError(f"{where}: {name} would be read twice, for {both}: {advice}")
             if said and meant and not (said & meant or is_named):
                 raise InputError(f"{where}: {name} would be a part of the split {split}: {advice}")

@@ -267,8 +267,9 @@ class ExpertEncoder(SentenceTransformer):
         """Add an adapter of peft as `SentenceTransformer` does; its folder will name that of this model.
 
         Raises:
-            UsageError: this model is in no folder.
+            UsageError: this model is in no folder, or not all of its experts are in memory.
         """
+        self.routed_model.check_whole("given adapters")
         if not getattr(self.routed_model, "peft_config", None) and origin_of(self) is None:
             raise UsageError(
                 "peft would name a base that is not this model, which is saved nowhere as it is: save the "

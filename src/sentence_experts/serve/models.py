@@ -111,7 +111,7 @@ class ServedModel:
             return same[0]
         if self.known.bare_queries and meant == DOCUMENT:
             return None
-        if len(self.known.bare_queries) == 1 and meant == QUERY:
+        if len(self.known.bare_queries) == 1 and meant == QUERY and not same:
             return self.known.bare_queries[0]
         if not known and field.startswith("input_type") and is_purpose(requested):
             return None

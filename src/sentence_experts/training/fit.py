@@ -39,6 +39,7 @@ from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
 from sentence_experts.training.route_candidates import choose_kind
+from sentence_experts.training.trainable import without_float16
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,6 +237,8 @@ class _Fit:
             raise InputError(f"no route can be learned: {'; '.join(self.refused.values())}")
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
         self.base = base if isinstance(base, SentenceTransformer) else load(base)
+        if config.kind != "head":
+            self.base = without_float16(self.base)
         grown = self.base if isinstance(self.base, ExpertEncoder) else None
         there = {route.name for route in grown.routes} if grown else set()
         if taken := sorted(there & {*self.data.labels}):

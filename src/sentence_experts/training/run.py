@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
@@ -40,7 +39,13 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingPart, find_own_routes, open_data
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.result import TrainResult, make_model_card
-from sentence_experts.training.trainable import check_settings, find_routes, freeze_others, make_router_loss
+from sentence_experts.training.trainable import (
+    check_settings,
+    find_routes,
+    freeze_others,
+    make_router_loss,
+    without_float16,
+)
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
@@ -133,10 +138,7 @@ class Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
-        model = source if isinstance(source, SentenceTransformer) else load(source)
-        if model is not source and model.dtype == torch.float16:
-            logger.info("float16 is too coarse to train in: the weights are trained, and saved, as float32")
-            model = load(model, dtype="float32")
+        model = source if isinstance(source, SentenceTransformer) else without_float16(load(source))
         if hasattr(model, "check_alpha"):
             name = getattr(model, "settings", {})["model"]
             raise UsageError(f"an embedder cannot be trained, only its language model: {name}")

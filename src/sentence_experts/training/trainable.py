@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,12 +15,15 @@ from torch import Tensor
 from sentence_experts.errors import RouteError, UsageError, require
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.weight_names import ADAPTERS, HEADS, ROUTERS, expert_prefix
+from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind, router_kind_of
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.pairs.dataset import describe_domain
 from sentence_experts.training.config import AUTO_BATCHES, STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
 from sentence_experts.training.data import TrainedRoute, TrainingPart, with_batches
 from sentence_experts.training.losses import RouterLoss, sequence_router_loss, token_router_loss
+
+logger = logging.getLogger(__name__)
 
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
 TOKEN_BALANCE = 0.01
@@ -152,6 +156,14 @@ def make_router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterL
     if kind.per_token:
         return token_router_loss(TOKEN_BALANCE if config.balance_loss is None else config.balance_loss)
     return sequence_router_loss(config.router_loss, config.balance_loss or 0.0, config.route_by == "domain")
+
+
+def without_float16(model: SentenceTransformer) -> SentenceTransformer:
+    """Return a model that can be trained: in float16 Adam's squares vanish, and its steps have any size."""
+    if model.dtype != torch.float16:
+        return model
+    logger.info("float16 is too coarse to train in: the weights are trained, and saved, as float32")
+    return load(model, dtype="float32")
 
 
 def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:

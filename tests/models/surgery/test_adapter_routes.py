@@ -88,6 +88,8 @@ def test_a_model_in_which_peft_has_put_a_lora_is_not_taken_apart(
     ):
         with pytest.raises(UsageError, match=r"adapters of peft are in the model \(default\)"):
             change()
+    with pytest.raises(UsageError, match="only some experts of this model are loaded"):
+        sentence_experts.load(tmp_path / "base", routes=["copd"]).add_adapter(settings())
     changed = sentence_experts.load(tmp_path / "base")
     with torch.no_grad():
         next(changed.parameters()).mul_(2)
