@@ -143,7 +143,7 @@ def test_kinds(title: str, article_type: str | None, kind: str) -> None:
         ("Rice [Retracted Article]", True), ("REMOVED: Rice", True), ("Removed teeth: a survey", False),
         ("Removed: stories of families", False), ("Needles [retracted versus extended]", False),
         ("Rice (Retracted by the authors)", True), ("Rice (Retracted 2012)", True),
-        ("Rice (retracted on 3 May 2012)", True), ("Rice (retracted January 2012)", True),
+        ("Rice (Retracted on 3 May 2012)", True), ("Feet (retracted for climbing)", False),
         ("Retracted tongues in frogs", False), ("Withdrawn-avoidant children", False),
         ("Retraction: Rice", False), ("Rice (a retracted word)", False), (None, False),
     ],

@@ -19,13 +19,16 @@ ANCHORS = ["rice yield in drought", "wheat rust"]
 POSITIVES = ["drought and rice", "sleep and memory"]
 
 
-def test_tfidf_is_fitted_per_domain_on_training_texts():
+def test_tfidf_is_fitted_per_domain_on_training_texts(caplog):
     training = {"crops": ["rice drought wheat", "rust wheat yield", "memory rice"], "neuro": ["axon sleep"]}
     scorer = tfidf_scorer(training)
     expected = TfidfVectorizer(max_features=4096).fit(training["crops"])
     distances = paired_cosine_distances(expected.transform(ANCHORS), expected.transform(POSITIVES))
     assert scorer.score(ANCHORS, POSITIVES, "crops") == pytest.approx(1 - distances)
+    assert not caplog.messages
     scorer.score(ANCHORS, POSITIVES, "elsewhere")
+    [message] = caplog.messages
+    assert message.endswith("on the texts that are evaluated: none is for training in domain 'elsewhere'")
     assert scorer.settings()["fitted_on"] == {"crops": "train", "elsewhere": "evaluated"}
 
 

@@ -97,7 +97,7 @@ def show_verdict(lines: Iterable[str]) -> None:
 
 def note(message: str) -> None:
     """Print a note for the user (stderr, no markup), with the verb of each function that it names."""
-    with suppress(OSError):  # a log on a full disk loses lines, and stops no work
+    with suppress(OSError):  # the lines of a log on a full disk come later, and the work goes on
         notes.print(name_verbs(message))
 
 

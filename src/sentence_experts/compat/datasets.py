@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -86,25 +86,28 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
             of another split, and no card names it.
     """
     if sum(map(len, files.values())) > 1:
-        splits = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
-        logger.info(f"{where}: the files of each split: {'; '.join(splits)}")
+        listed = (f"{split} ({len(names):,}): {_join(names)}" for split, names in files.items())
+        logger.info(f"{where}: the files of each split: {'; '.join(listed)}")
     advice = (
         "call the files train.csv, validation.csv and test.csv, name them in README.md (data_files), or give "
         "them one by one"
     )
-    split_of: dict[str, str] = {}
+    splits_of = defaultdict[str, list[str]](list)
     for split, names in files.items():
-        for name, count in Counter(names).items():
-            said, meant = _read_split(name), _find_splits(split)
-            other = split_of.setdefault(name, split)
-            both = " and ".join({other: None, split: None})
-            also = _find_splits(other)
-            if is_named and meant and also and ("train" in meant) != ("train" in also):
-                raise InputError(f"{where}: README.md names {name} for {both}, which would share its rows")
-            if not is_named and (other != split or count > 1):
-                raise InputError(f"{where}: {name} would be read twice, for {both}: {advice}")
-            if said and meant and not (said & meant or is_named):
-                raise InputError(f"{where}: {name} would be a part of the split {split}: {advice}")
+        for name in names:
+            splits_of[name].append(split)
+    for name, splits in splits_of.items():
+        meant, every = [_find_splits(split) for split in splits], " and ".join(dict.fromkeys(splits))
+        is_twice = len(splits) > 1
+        if is_named and any("train" in each for each in meant) and any(each - {"train"} for each in meant):
+            raise InputError(f"{where}: README.md names {name} for {every}, which would share its rows")
+        if is_named and is_twice:
+            logger.warning(f"{where}: README.md names {name} {len(splits)} times, for {every}")
+        if is_twice and not is_named:
+            raise InputError(f"{where}: {name} would be read twice, for {every}: {advice}")
+        said = _read_split(name)
+        if not is_named and said and meant[0] and not said & meant[0]:
+            raise InputError(f"{where}: {name} would be a part of the split {every}: {advice}")
 
 
 def _read_split(name: str) -> set[str]:

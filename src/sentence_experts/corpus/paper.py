@@ -46,9 +46,8 @@ _KIND_OF_TITLE = {
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    r".*([(\[]retracted( (article|paper|chapter))?(([.,:;]| (see|by|in|on|for|due)\b| \w* ?\d)[^()\[\]]*)?"
-    r"[)\]]|"
-    r"\(retracted (article|paper|chapter)\b[^()]*\))\W*$", re.I)  # fmt: skip
+    r".*([(\[](?-i:Retracted|RETRACTED)\b[^()\[\]]*[)\]]|"
+    r"[(\[]retracted( (article|paper|chapter)\b[^()\[\]]*)?[)\]])\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from sentence_experts.pairs.dataset import LINKED_BY, describe_domain
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import Advance, announce, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
+
+logger = logging.getLogger(__name__)
 
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 
@@ -101,6 +104,9 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         training = training_texts.get(domain, ())
+        if not training and domain not in fitted:
+            where = describe_domain(domain)
+            logger.warning(f"TF-IDF is fitted on the texts that are evaluated: none is for training in {where}")
         fitted[domain] = "train" if training else "evaluated"
         # Distinct and sorted, so that neither repetition nor order of the pairs matters.
         texts = sorted(set(training or (*anchors, *positives)))

@@ -138,10 +138,11 @@ class Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
-        model = source if isinstance(source, SentenceTransformer) else without_float16(load(source))
+        model = source if isinstance(source, SentenceTransformer) else load(source)
         if hasattr(model, "check_alpha"):
             name = getattr(model, "settings", {})["model"]
             raise UsageError(f"an embedder cannot be trained, only its language model: {name}")
+        model = model if model is source else without_float16(model)
         self.fingerprint = fingerprint_with_settings(model)
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)
