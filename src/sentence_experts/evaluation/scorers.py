@@ -106,7 +106,9 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
         training = training_texts.get(domain, ())
         if not training and domain not in fitted:
             where = describe_domain(domain)
-            logger.warning(f"TF-IDF is fitted on the texts that are evaluated: none is for training in {where}")
+            logger.warning(
+                f"TF-IDF is fitted on the texts that are evaluated: none is for training in {where}"
+            )
         fitted[domain] = "train" if training else "evaluated"
         # Distinct and sorted, so that neither repetition nor order of the pairs matters.
         texts = sorted(set(training or (*anchors, *positives)))
