@@ -105,7 +105,8 @@ class World:
 
         def area(gap: np.ndarray) -> np.ndarray:
             usual, below = norm.cdf(gap / np.sqrt(2)), norm.cdf((gap - ABOVE) / np.sqrt(2))
-            return (1 - self.rare) * usual + self.rare * below
+            found: np.ndarray = (1 - self.rare) * usual + self.rare * below
+            return found
 
         return {
             ("pooled", "f1_max"): (2 * hit / (hit + miss + self.linked)).max(),
