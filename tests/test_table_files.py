@@ -113,6 +113,10 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path):
     first, second = read_rows(tmp_path / "a.tsv")
     assert isinstance(first, BadRowError)
     assert second == {"id": "2", "title": "x"}
+    (tmp_path / "raw.tsv").write_text('id\ttitle\n1\t"open\n2\tx\n3\ty"\n4\tz\n')
+    first, second = read_rows(tmp_path / "raw.tsv")
+    assert "opens in one row and closes in another" in str(first)
+    assert second == {"id": "4", "title": "z"}
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path):

@@ -249,3 +249,14 @@ def test_columns_of_a_mapping_are_lists(column: object, kind: str) -> None:
         to_arrow({"text": column})
     for whole in (["rice"], ("rice",), np.array(["rice"]), pd.Series(["rice"]), pa.array(["rice"])):
         assert to_arrow({"text": whole})["text"].to_pylist() == ["rice"]
+
+
+def test_periods_and_intervals_of_pandas_are_texts() -> None:
+    months = pd.Series(pd.period_range("2001-01", periods=3, freq="M"))
+    frame = pd.DataFrame({"month": months, "range": pd.cut(pd.Series([1, 7, None]), [0, 5, 9])})
+    frame.loc[1, "month"] = pd.NaT
+    expected = {"month": ["2001-01", None, "2001-03"], "range": ["(0, 5]", "(5, 9]", None]}
+    assert to_arrow(frame).to_pydict() == expected
+    assert to_arrow(frame.set_index("month")).to_pydict() == expected
+    assert to_arrow(frame["month"]).to_pydict() == {"month": expected["month"]}
+    assert frame["month"].dtype == "period[M]"

@@ -169,6 +169,10 @@ def read_delimited(
             number += bool(values)
             if values and len(values) != len(header):
                 yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
+            elif delimiter == "\t" and any("\t" in value and "\n" in value for value in values):
+                yield BadRowError(
+                    "a quote opens in one row and closes in another (or a text has tabs and lines)"
+                )
             elif values:
                 yield dict(zip(header, (value or None for value in values), strict=True))
 

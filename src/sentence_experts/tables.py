@@ -187,7 +187,9 @@ def to_arrow(data: Table) -> pa.Table:
         if library == "numpy":
             data = data.tolist()
         if library == "pandas":
-            return _without_views(pa.Table.from_pandas(_reset_index(data), preserve_index=False))
+            return _without_views(
+                pa.Table.from_pandas(_name_ranges(_reset_index(data)), preserve_index=False)
+            )
         if library == "datasets":
             if data.format["type"] == "custom":
                 raise InputError(
@@ -238,6 +240,18 @@ def _read_mapping(data: Mapping[str, Any]) -> pa.Table:
         else:
             cells[name] = _to_column(name, each) if isinstance(each, list) else each
     return _without_views(pa.table(cells))
+
+
+def _name_ranges(data: Any) -> Any:
+    """Return a frame with periods and intervals (`pandas.cut`) as texts, which Arrow takes for numbers."""
+    import pandas as pd
+
+    named = data.copy(deep=False)
+    for place, dtype in enumerate(data.dtypes):
+        kind = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+        if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype):
+            named.isetitem(place, data.iloc[:, place].astype(object).map(str, na_action="ignore"))
+    return named
 
 
 def _reset_index(frame: Any) -> Any:

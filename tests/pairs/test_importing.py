@@ -559,12 +559,13 @@ def test_ids_of_pairs_are_read_without_white_space_around_them() -> None:
 
 def test_a_negative_that_is_its_anchor_or_blank_is_none() -> None:
     rows = [{"anchor": f"q {n}", "positive": f"a {n}", "negative": f"w {n}"} for n in range(30)]
-    rows[3]["negative"], rows[4]["negative"] = "Q 3.", "   "
+    rows[3]["negative"], rows[4]["negative"], rows[5]["negative"] = "Q 3.", "   ", "NA"
     pairs = import_pairs(rows, fractions=[0.2, 0.4, 0.4])
     for name in SETS:
         table = pairs.split(name).to_pandas()
         assert (table["anchor_id"] != table["positive_id"]).all()
         assert table["positive"].str.strip().astype(bool).all()
+        assert not (table == "NA").any(axis=None)
         assert "q 3" not in set(table["anchor"])
 
 

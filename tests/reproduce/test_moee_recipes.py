@@ -15,6 +15,7 @@ from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.recipes import RECIPES
 from sentence_experts.reproduce.experiment import LOCAL
+from sentence_experts.reproduce.material import draw_language_model
 from sentence_experts.reproduce.published import Published
 from sentence_experts.reproduce.recipe import read_recipe
 from sentence_experts.reproduce.run import plan_recipe, run_experiment
@@ -188,3 +189,14 @@ def test_settings_that_language_models_do_not_take(recipes, tmp_path, monkeypatc
     monkeypatch.setattr("sentence_experts.reproduce.kinds.data_folder", lambda: None)
     with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA"):
         plan_recipe(recipes / "olmoe.yaml", out=tmp_path)
+
+
+def test_a_language_model_is_not_kept_where_its_texts_have_changed(tmp_path: Path) -> None:
+    rows = [{"sentence1": f"red {n}", "sentence2": f"blue {n}", "score": n % 6} for n in range(12)]
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("\n".join(map(json.dumps, rows)))
+    draw_language_model(pairs, tmp_path / "model")
+    draw_language_model(pairs, tmp_path / "model")
+    pairs.write_text("\n".join(map(json.dumps, rows[1:])))
+    with pytest.raises(UsageError, match="made with other rated pairs"):
+        draw_language_model(pairs, tmp_path / "model")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.cells import BadRowError, as_link, holds_list_of_texts, identifiers, texts
+from sentence_experts.cells import NO_VALUES, BadRowError, as_link, holds_list_of_texts, identifiers, texts
 from sentence_experts.errors import InputError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
@@ -51,11 +51,16 @@ def _read_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     if not any(isinstance(each, str) for each in column.to_pylist()):
         return identifiers(column, what)
     trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    return identifiers(pc.if_else(pc.equal(trimmed, ""), None, trimmed), what)
+    return identifiers(_without_no_values(trimmed, trimmed), what)
+
+
+def _without_no_values(column: pa.ChunkedArray, seen: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column without the cells that are seen as empty, as R and pandas write these, too."""
+    return pc.if_else(pc.is_in(seen, pa.array(["", *NO_VALUES])), None, column)
 
 
 def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
-    """Return a column of texts, without those of white space and unseen characters alone."""
+    """Return a column of texts, without those of white space and unseen characters alone, or "NA"."""
     found = texts(column, what)
     lists = [
         *filter(holds_list_of_texts, found.filter(pc.match_substring_regex(found, r"^\s*[\[{]")).to_pylist())
@@ -63,7 +68,7 @@ def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     if lists and len(lists) > (len(found) - found.null_count) / 2:  # a single one may be a text
         raise InputError(f"{what}: lists of texts, not texts ({lists[0][:40]}): give each a row")
     seen = pc.utf8_trim(pc.utf8_trim_whitespace(found), characters=f"{UNSEEN} \t\r\n\u00a0")
-    return pc.if_else(pc.equal(seen, ""), None, found)
+    return _without_no_values(found, seen)
 
 
 # Column of a user's table -> the function that reads it; other columns are numbers.

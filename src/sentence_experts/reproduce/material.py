@@ -9,7 +9,7 @@ from typing import Any
 
 from sentence_experts.errors import InputError
 from sentence_experts.recipes import RECIPES
-from sentence_experts.storage import output
+from sentence_experts.storage import output, sha256_file
 from sentence_experts.yaml_files import read_settings
 
 ARCHIVES = ("corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz")
@@ -95,7 +95,8 @@ def draw_language_model(pairs: Path, out: Path) -> None:
 
     load_quietly()
     with output(out, "language model") as place:
-        if place.begin({"pairs": str(pairs), "sizes": SMALL_OLMOE}) == "finished":
+        hashes = {"rated pairs": lambda: sha256_file(pairs)}
+        if place.begin({"pairs": str(pairs), "sizes": SMALL_OLMOE}, hashes) == "finished":
             return
         read = RatedPairs.read(pairs)
         words = Tokenizer(models.BPE())
