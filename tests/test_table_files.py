@@ -117,6 +117,9 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path):
     first, second = read_rows(tmp_path / "raw.tsv")
     assert "opens in one row and closes in another" in str(first)
     assert second == {"id": "4", "title": "z"}
+    text = "Aims:\n\tto test x.\n\n\tResults: y."
+    pd.DataFrame({"id": [1], "title": [text], "year": [2]}).to_csv(tmp_path / "a.tsv", sep="\t", index=False)
+    assert [row["title"] for row in read_rows(tmp_path / "a.tsv")] == [text]
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path):

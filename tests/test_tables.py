@@ -259,4 +259,8 @@ def test_periods_and_intervals_of_pandas_are_texts() -> None:
     assert to_arrow(frame).to_pydict() == expected
     assert to_arrow(frame.set_index("month")).to_pydict() == expected
     assert to_arrow(frame["month"]).to_pydict() == {"month": expected["month"]}
+    assert to_arrow(dict(frame.items())).to_pydict() == expected
+    assert to_arrow(pa.Table.from_pandas(frame)).to_pydict() == expected
+    closed = pd.arrays.IntervalArray.from_breaks([0, 2, 6], closed="both")
+    assert to_arrow(pd.DataFrame({"range": closed})).to_pydict() == {"range": ["0 to 2", "2 to 6"]}
     assert frame["month"].dtype == "period[M]"

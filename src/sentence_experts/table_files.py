@@ -169,7 +169,7 @@ def read_delimited(
             number += bool(values)
             if values and len(values) != len(header):
                 yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
-            elif delimiter == "\t" and any("\t" in value and "\n" in value for value in values):
+            elif delimiter == "\t" and any(_holds_rows(value, len(header)) for value in values):
                 yield BadRowError(
                     "a quote opens in one row and closes in another (or a text has tabs and lines)"
                 )
@@ -177,6 +177,12 @@ def read_delimited(
                 yield dict(zip(header, (value or None for value in values), strict=True))
 
     return header, rows()
+
+
+def _holds_rows(value: str, width: int) -> bool:
+    """Return whether a cell of TSV holds ends and beginnings of rows, since a quote swallowed them."""
+    breaks = value.count("\n") or value.count("\r")
+    return breaks > 0 and 0 < value.count("\t") == breaks * (width - 1)
 
 
 def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:

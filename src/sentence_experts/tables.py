@@ -187,9 +187,7 @@ def to_arrow(data: Table) -> pa.Table:
         if library == "numpy":
             data = data.tolist()
         if library == "pandas":
-            return _without_views(
-                pa.Table.from_pandas(_name_ranges(_reset_index(data)), preserve_index=False)
-            )
+            return _without_views(pa.Table.from_pandas(_reset_index(data), preserve_index=False))
         if library == "datasets":
             if data.format["type"] == "custom":
                 raise InputError(
@@ -242,18 +240,6 @@ def _read_mapping(data: Mapping[str, Any]) -> pa.Table:
     return _without_views(pa.table(cells))
 
 
-def _name_ranges(data: Any) -> Any:
-    """Return a frame with periods and intervals (`pandas.cut`) as texts, which Arrow takes for numbers."""
-    import pandas as pd
-
-    named = data.copy(deep=False)
-    for place, dtype in enumerate(data.dtypes):
-        kind = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-        if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype):
-            named.isetitem(place, data.iloc[:, place].astype(object).map(str, na_action="ignore"))
-    return named
-
-
 def _reset_index(frame: Any) -> Any:
     """Return a pandas frame with the levels of its index that have names as columns, as other formats do.
 
@@ -271,14 +257,34 @@ def _reset_index(frame: Any) -> Any:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Return a table without the views that polars makes of texts, for which Arrow lacks functions."""
+    """Return a table without the views that polars makes of texts, for which Arrow lacks functions.
+
+    Periods and intervals of pandas (`pandas.cut`) are texts, too: Arrow has numbers in their place.
+    """
     for place, name in enumerate(table.column_names):
         column = table[place]
-        if column.type == pa.string_view():
+        is_category = pa.types.is_dictionary(column.type)
+        kind = column.type.value_type if is_category else column.type
+        if getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval"):
+            chunks = map(_name_ranges, column.chunks)
+            table = table.set_column(place, name, pa.chunked_array(chunks, pa.string()))
+        elif column.type == pa.string_view():
             table = table.set_column(place, name, column.cast(pa.large_string()))
         elif "_view" in str(column.type):  # also in lists and categories
             table = table.set_column(place, name, _to_column(name, column.to_pylist()))
     return table
+
+
+def _name_ranges(column: pa.Array) -> pa.Array:
+    """Return periods or intervals of pandas as texts, which are no lists of numbers, as "[0, 5]" is."""
+    if pa.types.is_dictionary(column.type):
+        return _name_ranges(column.dictionary).take(column.indices)
+    cells = column.to_pandas().astype(object)
+    shown = [
+        f"{cell.left} to {cell.right}" if getattr(cell, "closed", "") == "both" else str(cell)
+        for cell in cells
+    ]
+    return pa.array(shown, pa.string(), mask=cells.isna().to_numpy())
 
 
 def class_names(source: Table) -> dict[str, list[str]]:

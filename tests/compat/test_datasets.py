@@ -114,6 +114,10 @@ def test_files_that_the_card_of_a_folder_names_are_as_it_says(tmp_path: Path) ->
     (tmp_path / "README.md").write_text(card.replace("rows.csv", "'*.csv'"))
     with pytest.raises(InputError, match=r"README\.md names dev\.csv for train and test"):
         load_splits(folder, None)
+    more = "  - split: train_dev\n    path: more.csv\n---\n"
+    write_tables(tmp_path, "more.csv")
+    (tmp_path / "README.md").write_text(card.removesuffix("---\n") + more)
+    assert load_splits(folder, None).num_rows == {"train": 1, "test": 1, "train_dev": 1}
     full = "- split: full\n    path: rows.csv\n  - split: train"
     (tmp_path / "README.md").write_text(card.replace("- split: train", full).replace("dev.csv", "rows.csv"))
     with pytest.raises(InputError, match=r"README\.md names rows\.csv for full and train and test"):

@@ -99,7 +99,8 @@ def _check_files(where: str, files: Mapping[str, Sequence[str]], is_named: bool)
     for name, splits in splits_of.items():
         meant, every = [_find_splits(split) for split in splits], " and ".join(dict.fromkeys(splits))
         is_twice = len(splits) > 1
-        if is_named and any("train" in each for each in meant) and any(each - {"train"} for each in meant):
+        of_train = any("train" in each for each in meant)
+        if is_named and len(set(splits)) > 1 and of_train and any(each - {"train"} for each in meant):
             raise InputError(f"{where}: README.md names {name} for {every}, which would share its rows")
         if is_named and is_twice:
             logger.warning(f"{where}: README.md names {name} {len(splits)} times, for {every}")

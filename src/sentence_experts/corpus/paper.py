@@ -46,8 +46,9 @@ _KIND_OF_TITLE = {
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    r".*([(\[](?-i:Retracted|RETRACTED)\b[^()\[\]]*[)\]]|"
-    r"[(\[]retracted( (article|paper|chapter)\b[^()\[\]]*)?[)\]])\W*$", re.I)  # fmt: skip
+    r".*(\(retracted( (article|paper|chapter)\b[^()]*|"
+    r"\s*([.,:;]|(see|by|in|on|due|at|after|from)\b|\w*\.? ?(19|20)\d\d)[^()]*)?\)|"
+    r"\[retracted( (article|paper|chapter))?\])\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:

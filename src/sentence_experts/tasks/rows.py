@@ -260,7 +260,7 @@ def _read_text(value: Any, column: str) -> str:
     text = _check_text(value, column)
     if holds_list_of_texts(text):
         raise UnusableError(column, f"a list of texts, not a text ({text[:40]}): give each a row")
-    return text
+    return "" if text in NO_VALUES else text
 
 
 def _read_link(value: Any, column: str) -> int:
