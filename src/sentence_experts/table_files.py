@@ -153,36 +153,43 @@ def read_delimited(
     if "\0" in "".join(header):
         raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
 
+    def refuse(reason: str, before: int) -> Iterator[BadRowError]:
+        # A quote may have swallowed rows; texts of TSV rarely have lines, so there each line was one.
+        lines = reader.line_num - before
+        where = f"; {lines:,} lines, of which each may be a row" if lines > 1 else ""
+        return (BadRowError(reason + where) for _ in range(lines if delimiter == "\t" else 1))
+
     def rows() -> Iterator[Row | BadRowError]:
         number = 0
         while True:
+            before = reader.line_num
             try:
                 values = next(reader, None)
             except csv.Error as error:
                 number += 1
                 if "unexpected end" in str(error):
                     raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
-                yield BadRowError(f"{error} (a quote inside a text is written twice, and the text in quotes)")
+                yield from refuse(
+                    f"{error} (a quote inside a text is written twice, and the text in quotes)", before
+                )
                 continue
             if values is None:
                 return
             number += bool(values)
             if values and len(values) != len(header):
-                yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
-            elif delimiter == "\t" and any(_holds_rows(value, len(header)) for value in values):
-                yield BadRowError(
-                    "a quote opens in one row and closes in another (or a text has tabs and lines)"
-                )
+                yield from refuse(f"{len(values)} fields where the header has {len(header)}", before)
+            elif delimiter == "\t" and any(_holds_rows(each, len(header)) for each in values):
+                yield from refuse("a quote opens in one row and closes in another: write it twice", before)
             elif values:
                 yield dict(zip(header, (value or None for value in values), strict=True))
 
     return header, rows()
 
 
-def _holds_rows(value: str, width: int) -> bool:
-    """Return whether a cell of TSV holds ends and beginnings of rows, since a quote swallowed them."""
-    breaks = value.count("\n") or value.count("\r")
-    return breaks > 0 and 0 < value.count("\t") == breaks * (width - 1)
+def _holds_rows(cell: str, width: int) -> bool:
+    """Return whether a quote swallowed rows of TSV into a cell, which holds their ends and beginnings."""
+    breaks = cell.count("\n") or cell.count("\r")
+    return 0 < cell.count("\t") == breaks * (width - 1)
 
 
 def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:
