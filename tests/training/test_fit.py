@@ -462,3 +462,11 @@ def test_float16_is_trained_as_float32(minilm: str) -> None:
     fitted = se.fit(half, make_rows(), by=["topic"], kind="adapter", steps=2)
     assert fitted.model.dtype == torch.float32
     assert half.dtype == torch.float16
+
+
+def test_na_is_no_text() -> None:
+    rows = make_rows()
+    written = [row | {"more": "NA"} for row in rows] + [rows[0] | {"text": "NA", "more": "null"}]
+    read = LabelledTexts.read(written, FitConfig(text=["text", "more"], by=["topic"]))
+    assert read.texts == LabelledTexts.read(rows, FitConfig(text=["text"], by=["topic"])).texts
+    assert read.left_out["without a text"] == 1

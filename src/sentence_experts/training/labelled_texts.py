@@ -202,7 +202,8 @@ def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> li
 
 
 def _join(parts: Sequence[Any]) -> str:
-    return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    texts = (part.strip() for part in parts if isinstance(part, str))
+    return "\n".join(text for text in texts if text and text not in NO_VALUES)
 
 
 def _fold_group(name: str) -> str:
