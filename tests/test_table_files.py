@@ -105,7 +105,7 @@ def test_lines_have_a_limit(tmp_path: Path, monkeypatch):
             list(read_rows(tmp_path / name))
 
 
-def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path):
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path, caplog):
     (tmp_path / "a.csv").write_text('id,title\n1,"open\n2,x\n3,y\n')
     with pytest.raises(InputError, match="row 1: a quote is opened and never closed"):
         list(read_rows(tmp_path / "a.csv"))
@@ -117,6 +117,21 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path):
     *swallowed, last = read_rows(tmp_path / "raw.tsv")
     assert all("opens in one row and closes in another" in str(row) for row in swallowed)
     assert (len(swallowed), last) == (3, {"id": "4", "title": "z"})
+    (tmp_path / "b.csv").write_text('id,title,year\n1,"5 inch,2001\n2,x,2002\n3,6",2003\n')
+    with caplog.at_level("WARNING"):
+        assert len([*read_rows(tmp_path / "b.csv")]) == 1
+    assert "row 1 may be several" in caplog.text
+    caplog.clear()
+    text = "We saw 1,000 rice plants, oak, ash\nand elm, which grew."
+    pd.DataFrame({"id": [1], "title": [text], "year": [2]}).to_csv(tmp_path / "c.csv", index=False)
+    assert [row["title"] for row in read_rows(tmp_path / "c.csv")] == [text]
+    assert not caplog.text
+    for inside in ("2\tx\t2", "", "2\tx", "2\tx\t2\t"):  # lines of all widths inside the quote
+        (tmp_path / "d.tsv").write_text(f'id\ta\tb\n1\t"x\ty\n{inside}\n3\tz"\tw\n')
+        assert all(isinstance(row, BadRowError) for row in read_rows(tmp_path / "d.tsv"))
+    code = "def f(x):\n\ty = x\n\treturn y"
+    pd.DataFrame({"code": [code], "label": [1]}).to_csv(tmp_path / "e.tsv", sep="\t", index=False)
+    assert [row["code"] for row in read_rows(tmp_path / "e.tsv")] == [code]
     text = "Aims:\n\tto test x.\n\n\tResults: y."
     pd.DataFrame({"id": [1], "title": [text], "year": [2]}).to_csv(tmp_path / "a.tsv", sep="\t", index=False)
     assert [row["title"] for row in read_rows(tmp_path / "a.tsv")] == [text]

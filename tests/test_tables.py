@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +267,16 @@ def test_periods_and_intervals_of_pandas_are_texts() -> None:
     closed = pd.arrays.IntervalArray.from_breaks([0, 2, 6], closed="both")
     assert to_arrow(pd.DataFrame({"range": closed})).to_pydict() == {"range": ["0 to 2", "2 to 6"]}
     assert frame["month"].dtype == "period[M]"
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_periods_and_intervals_of_pandas_in_parquet_are_texts(tmp_path: Path, imported: bool) -> None:
+    ranges = pd.Series(pd.interval_range(0, 2))
+    frame = pd.DataFrame({"year": pd.period_range("2001", periods=2, freq="Y"), "range": ranges})
+    frame.to_parquet(tmp_path / "a.parquet")
+    code = f"from sentence_experts.tables import *; print([*read_rows({str(tmp_path / 'a.parquet')!r})])"
+    code = f"import pandas; {code}" if imported else code
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert ast.literal_eval(told) == [
+        {"year": "2001", "range": "(0, 1]"}, {"year": "2002", "range": "(1, 2]"},
+    ]  # fmt: skip

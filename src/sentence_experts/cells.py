@@ -55,6 +55,16 @@ def as_text(value: Any) -> str | None:
     return text
 
 
+def strip_text(text: str) -> str:
+    """Return a text without the white space around it; "" of "NA" and the like, which are empty cells.
+
+    >>> strip_text(" rice "), strip_text("NA")
+    ('rice', '')
+    """
+    text = text.strip()
+    return "" if text in NO_VALUES else text
+
+
 def as_link(value: Any) -> int | None:
     """Return the label of a pair: 1 if its texts are linked, 0 if not, None if it is missing.
 
@@ -68,8 +78,8 @@ def as_link(value: Any) -> int | None:
         return None
     if isinstance(value, int | float) and value in (0, 1):  # at once, as there may be millions
         return int(value)
-    text = str(value).strip()
-    if not text or text in NO_VALUES:
+    text = strip_text(str(value))
+    if not text:
         return None
     if text.lower() in ("true", "false"):
         return int(text.lower() == "true")

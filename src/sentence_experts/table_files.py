@@ -12,6 +12,7 @@ import gzip
 import io
 import itertools
 import json
+import logging
 import lzma
 import re
 import zlib
@@ -27,6 +28,8 @@ import pyarrow.parquet as pq
 from sentence_experts.cells import BadRowError, find_broken_letter
 from sentence_experts.errors import InputError
 
+logger = logging.getLogger(__name__)
+
 Row = dict[str, Any]
 
 _FORMATS: Final = {
@@ -35,6 +38,8 @@ _FORMATS: Final = {
 }  # fmt: skip
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
+_QUOTES: Final = "a quote inside a text is written twice, and the text in quotes"
+_SWALLOWED: Final = f"it looks as if a quote opens in one row and closes in another ({_QUOTES})"
 _SEPARATOR: Final = re.compile(r"""\ufeff?("?)sep=([,;\t|])\1[,;\t| ]*\r?\n?""", re.IGNORECASE)
 
 
@@ -153,14 +158,15 @@ def read_delimited(
     if "\0" in "".join(header):
         raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
 
-    def refuse(reason: str, before: int) -> Iterator[BadRowError]:
-        # A quote may have swallowed rows; texts of TSV rarely have lines, so there each line was one.
+    def refuse(reason: str, before: int, values: Sequence[str] = ("\t",)) -> Iterator[BadRowError]:
+        # A quote may have swallowed rows. Texts of TSV rarely have tabs and lines: each line was one.
         lines = reader.line_num - before
         where = f"; {lines:,} lines, of which each may be a row" if lines > 1 else ""
-        return (BadRowError(reason + where) for _ in range(lines if delimiter == "\t" else 1))
+        are_rows = delimiter == "\t" and any("\t" in value for value in values)
+        return (BadRowError(reason + where) for _ in range(lines if are_rows else 1))
 
     def rows() -> Iterator[Row | BadRowError]:
-        number = 0
+        number, is_told = 0, False
         while True:
             before = reader.line_num
             try:
@@ -169,27 +175,37 @@ def read_delimited(
                 number += 1
                 if "unexpected end" in str(error):
                     raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
-                yield from refuse(
-                    f"{error} (a quote inside a text is written twice, and the text in quotes)", before
-                )
+                yield from refuse(f"{error} ({_QUOTES})", before)
                 continue
             if values is None:
                 return
             number += bool(values)
+            holds_rows = any(_holds_rows(values, place, delimiter) for place in range(len(values)))
+            if holds_rows and delimiter != "\t" and not is_told:
+                is_told = True
+                logger.warning(f"{path}: row {number} may be several: {_SWALLOWED}")
             if values and len(values) != len(header):
-                yield from refuse(f"{len(values)} fields where the header has {len(header)}", before)
-            elif delimiter == "\t" and any(_holds_rows(each, len(header)) for each in values):
-                yield from refuse("a quote opens in one row and closes in another: write it twice", before)
+                yield from refuse(f"{len(values)} fields where the header has {len(header)}", before, values)
+            elif holds_rows and delimiter == "\t":
+                yield from refuse(_SWALLOWED, before)
             elif values:
                 yield dict(zip(header, (value or None for value in values), strict=True))
 
     return header, rows()
 
 
-def _holds_rows(cell: str, width: int) -> bool:
-    """Return whether a quote swallowed rows of TSV into a cell, which holds their ends and beginnings."""
-    breaks = cell.count("\n") or cell.count("\r")
-    return 0 < cell.count("\t") == breaks * (width - 1)
+def _holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
+    """Return whether a cell looks as if a quote had swallowed the end of a row and the beginning of another.
+
+    Its first line then has the cells to the right of it, too, and its last one those to the left. Blanks
+    follow the commas of texts; of two columns, a row has one comma, as many texts do.
+    """
+    lines = re.split(r"\r\n|\r|\n", values[place])
+    if len(lines) == 1 or len(values) < (2 if delimiter == "\t" else 3):
+        return False
+    sign = delimiter if delimiter == "\t" else f"{re.escape(delimiter)}(?! )"
+    counts = [len(re.findall(sign, line)) for line in (lines[0], lines[-1])]
+    return counts == [len(values) - 1 - place, place]
 
 
 def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:

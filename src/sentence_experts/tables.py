@@ -116,7 +116,14 @@ def _open_rows(
             if kind == "parquet":
                 parquet = parquet_file(source, file)
                 names = check_distinct(parquet.schema_arrow.names, source)
-                batches = (pa.table(each) for each in parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted))
+                if any(b"ARROW:extension:name" in (each.metadata or {}) for each in parquet.schema_arrow):
+                    _register_ranges()
+                    file.seek(0)
+                    parquet = parquet_file(source, file)
+                batches = (
+                    _without_views(pa.table(each))
+                    for each in parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted)
+                )
                 classes = _read_classes(parquet.schema_arrow)
                 yield names, (row for each in batches for row in _name_classes(each, classes).to_pylist())
             elif kind == "json":
@@ -273,6 +280,13 @@ def _without_views(table: pa.Table) -> pa.Table:
         elif "_view" in str(column.type):  # also in lists and categories
             table = table.set_column(place, name, _to_column(name, column.to_pylist()))
     return table
+
+
+def _register_ranges() -> None:
+    """Make pandas tell Arrow of its periods and intervals, as it does once it has written one."""
+    import pandas as pd
+
+    pa.array(pd.Series(pd.period_range("2000", periods=1, freq="Y")))
 
 
 def _name_ranges(column: pa.Array) -> pa.Array:

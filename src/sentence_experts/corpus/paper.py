@@ -44,11 +44,13 @@ _KIND_OF_TITLE = {
 }  # fmt: skip
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
+_RETRACTED = (
+    r"(retracted(?=\s*[)\]]|\s+(article|paper|chapter)\b|\s*[:.;]\s*see\b)|"
+    r"(?-i:Retracted|RETRACTED)\b(?!\s*(vs|versus|and|or|for)\b))"
+)
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    r".*(\(retracted( (article|paper|chapter)\b[^()]*|"
-    r"\s*([.,:;]|(see|by|in|on|due|at|after|from)\b|\w*\.? ?(19|20)\d\d)[^()]*)?\)|"
-    r"\[retracted( (article|paper|chapter))?\])\W*$", re.I)  # fmt: skip
+    rf".*(\({_RETRACTED}[^()]*\)|\[{_RETRACTED}[^\[\]]*\])\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category, normalize
 
-from sentence_experts.cells import NO_VALUES, BadRowError, as_link, as_text, holds_list_of_texts, parse_list
+from sentence_experts.cells import BadRowError, as_link, as_text, holds_list_of_texts, parse_list, strip_text
 from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_text
 from sentence_experts.table_files import Row as Values
@@ -141,7 +141,7 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
 
 def _is_text(cell: Any) -> bool:
     """Return whether a cell is a text, and no number, or a list."""
-    if not isinstance(cell, str) or not cell.strip() or cell in NO_VALUES:
+    if not isinstance(cell, str) or not strip_text(cell):
         return isinstance(cell, list)
     try:
         float(cell)
@@ -229,7 +229,7 @@ def _make_row(
     score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
     own = source.group or PAPER_ID
     group = _check_text(values.get(own), own)
-    group = "" if group in NO_VALUES else thread(group) if source.group else group
+    group = thread(group) if source.group else group
     group = _WHOLE.sub(r"\1", group)  # numbers beside empty cells are written with ".0"
     row = Row(anchor, positive, None, label, score, is_linked, group or None, split=record.split)
     return row, _read_negatives(values, columns.get("negative", ()))
@@ -243,15 +243,15 @@ def _read_negatives(values: Values, names: Sequence[str]) -> list[str]:
         listed = parse_list(cell) if isinstance(cell, str) and holds_list_of_texts(cell) else cell
         if isinstance(listed, list):
             given = [_check_text(each, names[0]) for each in listed]
-            return [text for text in dict.fromkeys(given) if text and text not in NO_VALUES]
+            return [text for text in dict.fromkeys(given) if text]
     texts = [_read_text(cell, name) for cell, name in zip(cells, names, strict=True)]
-    joined = " ".join(text for text in texts if text and text not in NO_VALUES)
+    joined = " ".join(filter(None, texts))
     return [joined] if joined else []
 
 
 def _check_text(value: Any, column: str) -> str:
     try:
-        return (as_text(value) or "").strip()
+        return strip_text(as_text(value) or "")
     except BadRowError as error:
         raise UnusableError(column, str(error)) from error
 
@@ -260,7 +260,7 @@ def _read_text(value: Any, column: str) -> str:
     text = _check_text(value, column)
     if holds_list_of_texts(text):
         raise UnusableError(column, f"a list of texts, not a text ({text[:40]}): give each a row")
-    return "" if text in NO_VALUES else text
+    return text
 
 
 def _read_link(value: Any, column: str) -> int:
@@ -284,7 +284,7 @@ def _label(value: Any, column: str) -> str:
     if len(values) > 1:
         raise UnusableError(column, "several labels")
     label = _check_text(values[0] if values else None, column)
-    if not label or label in NO_VALUES:
+    if not label:
         raise UnusableError(column, "no label")
     return _WHOLE.sub(r"\1", label)
 

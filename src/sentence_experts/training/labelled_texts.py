@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from sentence_experts.cells import NO_VALUES, BadRowError, as_text
+from sentence_experts.cells import BadRowError, as_text, strip_text
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.mesh import MeshTree
 from sentence_experts.errors import InputError, UsageError
@@ -93,10 +93,8 @@ class LabelledTexts:
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
         keys = [
-            ("group", group)
-            if (group := _fold_group(name)) and name.strip() not in NO_VALUES
-            else ("row", row)
-            for name, row in zip((each or "" for each in named), kept, strict=True)
+            ("group", group) if (group := _fold_group(strip_text(name or ""))) else ("row", row)
+            for name, row in zip(named, kept, strict=True)
         ]
         known: dict[Any, int] = {}
         groups = np.array([known.setdefault(key, len(known)) for key in keys])
@@ -202,8 +200,7 @@ def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> li
 
 
 def _join(parts: Sequence[Any]) -> str:
-    texts = (part.strip() for part in parts if isinstance(part, str))
-    return "\n".join(text for text in texts if text and text not in NO_VALUES)
+    return "\n".join(filter(None, (strip_text(part) for part in parts if isinstance(part, str))))
 
 
 def _fold_group(name: str) -> str:
