@@ -122,7 +122,7 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path, caplog):
         assert len([*read_rows(tmp_path / "b.csv")]) == 1
     assert "row 1 may be several" in caplog.text
     caplog.clear()
-    text = "We saw 1,000 rice plants, oak, ash\nand elm, which grew."
+    text = "We saw 1,000 rice plants,\noak, ash\nand 1,000 elms, which grew,"
     pd.DataFrame({"id": [1], "title": [text], "year": [2]}).to_csv(tmp_path / "c.csv", index=False)
     assert [row["title"] for row in read_rows(tmp_path / "c.csv")] == [text]
     assert not caplog.text
@@ -130,8 +130,9 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path, caplog):
         (tmp_path / "d.tsv").write_text(f'id\ta\tb\n1\t"x\ty\n{inside}\n3\tz"\tw\n')
         assert all(isinstance(row, BadRowError) for row in read_rows(tmp_path / "d.tsv"))
     code = "def f(x):\n\ty = x\n\treturn y"
-    pd.DataFrame({"code": [code], "label": [1]}).to_csv(tmp_path / "e.tsv", sep="\t", index=False)
-    assert [row["code"] for row in read_rows(tmp_path / "e.tsv")] == [code]
+    for frame in (pd.DataFrame({"code": [code], "label": [1]}), pd.DataFrame({"label": [1], "code": [code]})):
+        frame.to_csv(tmp_path / "e.tsv", sep="\t", index=False)
+        assert [row["code"] for row in read_rows(tmp_path / "e.tsv")] == [code]
     text = "Aims:\n\tto test x.\n\n\tResults: y."
     pd.DataFrame({"id": [1], "title": [text], "year": [2]}).to_csv(tmp_path / "a.tsv", sep="\t", index=False)
     assert [row["title"] for row in read_rows(tmp_path / "a.tsv")] == [text]

@@ -162,7 +162,7 @@ def read_delimited(
         # A quote may have swallowed rows. Texts of TSV rarely have tabs and lines: each line was one.
         lines = reader.line_num - before
         where = f"; {lines:,} lines, of which each may be a row" if lines > 1 else ""
-        are_rows = delimiter == "\t" and any("\t" in value for value in values)
+        are_rows = delimiter == "\t" and (len(values) > len(header) or any("\t" in value for value in values))
         return (BadRowError(reason + where) for _ in range(lines if are_rows else 1))
 
     def rows() -> Iterator[Row | BadRowError]:
@@ -180,7 +180,11 @@ def read_delimited(
             if values is None:
                 return
             number += bool(values)
-            holds_rows = any(_holds_rows(values, place, delimiter) for place in range(len(values)))
+            holds_rows = any(
+                _holds_rows(values, place, delimiter)
+                for place, value in enumerate(values)
+                if "\n" in value or "\r" in value
+            )
             if holds_rows and delimiter != "\t" and not is_told:
                 is_told = True
                 logger.warning(f"{path}: row {number} may be several: {_SWALLOWED}")
@@ -197,14 +201,16 @@ def read_delimited(
 def _holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
     """Return whether a cell looks as if a quote had swallowed the end of a row and the beginning of another.
 
-    Its first line then has the cells to the right of it, too, and its last one those to the left. Blanks
-    follow the commas of texts; of two columns, a row has one comma, as many texts do.
+    Its first line then has the cells to the right of it, too, and its last one those to the left. Indented
+    lines are of code, and white space or three digits after a comma of text; of two columns, a row has one
+    comma, as many texts do.
     """
-    lines = re.split(r"\r\n|\r|\n", values[place])
-    if len(lines) == 1 or len(values) < (2 if delimiter == "\t" else 3):
+    first, *others = re.split(r"\r\n|\r|\n", values[place])
+    is_tab = delimiter == "\t"
+    if not others or others[-1].startswith("\t") or len(values) < (2 if is_tab else 3):
         return False
-    sign = delimiter if delimiter == "\t" else f"{re.escape(delimiter)}(?! )"
-    counts = [len(re.findall(sign, line)) for line in (lines[0], lines[-1])]
+    sign = delimiter if is_tab else rf"{re.escape(delimiter)}(?!\s|$|\d{{3}}(?!\d))"
+    counts = [len(re.findall(sign, line)) for line in (first, others[-1])]
     return counts == [len(values) - 1 - place, place]
 
 

@@ -116,8 +116,9 @@ def _open_rows(
             if kind == "parquet":
                 parquet = parquet_file(source, file)
                 names = check_distinct(parquet.schema_arrow.names, source)
-                if any(b"ARROW:extension:name" in (each.metadata or {}) for each in parquet.schema_arrow):
-                    _register_ranges()
+                if any(map(_holds_ranges, parquet.schema_arrow)):
+                    with suppress(ModuleNotFoundError):
+                        _register_ranges()
                     file.seek(0)
                     parquet = parquet_file(source, file)
                 batches = (
@@ -280,6 +281,11 @@ def _without_views(table: pa.Table) -> pa.Table:
         elif "_view" in str(column.type):  # also in lists and categories
             table = table.set_column(place, name, _to_column(name, column.to_pylist()))
     return table
+
+
+def _holds_ranges(field: pa.Field) -> bool:
+    """Return whether a column of Parquet has periods or intervals of pandas, of which Arrow does not know."""
+    return (field.metadata or {}).get(b"ARROW:extension:name") in (b"pandas.period", b"pandas.interval")
 
 
 def _register_ranges() -> None:

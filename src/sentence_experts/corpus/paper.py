@@ -45,8 +45,9 @@ _KIND_OF_TITLE = {
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED = (
-    r"(retracted(?=\s*[)\]]|\s+(article|paper|chapter)\b|\s*[:.;]\s*see\b)|"
-    r"(?-i:Retracted|RETRACTED)\b(?!\s*(vs|versus|and|or|for)\b))"
+    r"retracted(?=\s*[)\]]|\s+((research|proceedings) )?(article|paper|chapter|publication)\b|"
+    r"\s*[:.;,–—-]?\s*see\b|\s+in:|/withdrawn\b|\s*[:.,;]?\s+([\w.,]+\s+){0,3}(19|20)\d\d\b|"
+    r"\s+(by|at)\s+(the\s+)?(request|author|editor|journal|publisher)|\s+due\s+to\b)"
 )
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
