@@ -9,9 +9,9 @@ paper, so that the true metrics are known:
   of the domains.
 - False positives: ways of training whose runs differ by chance only, with a given standard deviation between
   seeds. The share of worlds in which two of them differ with p < 0.05, and in which any two of three do so
-  after Holm's correction.
+  after Holm's correction. And two equally good models of one run each, on fewer pairs.
 
-Writes benchmarks/results/interval_coverage.{json,md}. Takes about 12 minutes of one core, and
+Writes benchmarks/results/interval_coverage.{json,md}. Takes about 20 minutes of one core, and
 goes on where it was stopped.
 """
 
@@ -23,7 +23,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from scipy.stats import norm
@@ -51,8 +51,15 @@ FAMILY_NOTE = (
     "Any of three: after Holm's correction, whose 5% is an upper bound: the three differences of three ways "
     "are correlated."
 )
+MODELS_NOTE = (
+    "A fortieth (nearly alike) or a quarter (unlike) of the variance of a model's scores is its own, and as "
+    "much that of its run; the distance is between linked and unlinked pairs, in standard deviations. Half "
+    "as many worlds as for coverage."
+)
 ABOVE = 10.0  # distance of the rare pairs from other unlinked ones
 OWN_NOISE = 0.01  # share of a way's variance that is its own, and share that is that of a run
+MODELS = {"nearly alike": 0.025, "unlike": 0.25}  # those shares, of two models of one run each
+MODEL_PAIRS, MODEL_DISTANCES = (60, 100, 200, 300, 600), (1.2, 2.2)
 
 
 @dataclass(frozen=True)
@@ -217,29 +224,41 @@ def _summary(rows: np.ndarray) -> dict[str, float]:
 
 
 class Training:
-    """Pairs of one domain, and ways of training that score them equally well but for chance."""
+    """Pairs of one domain, and ways of training that score them equally well but for chance.
 
-    def __init__(self, deviation: float, world: int) -> None:
+    `own` is the share of a way's variance that is its own, and the share that is that of a run.
+    """
+
+    def __init__(
+        self,
+        deviation: float,
+        world: int,
+        pairs: int = PAIRS,
+        own: float = OWN_NOISE,
+        distance: float = DISTANCE,
+    ) -> None:
+        self.own, self.distance = own, distance
         # The ROC-AUC of a run moves by this much for each unit of distance.
-        slope = norm.pdf(DISTANCE / np.sqrt(2)) / np.sqrt(2)
+        slope = norm.pdf(distance / np.sqrt(2)) / np.sqrt(2)
         self.deviation = deviation / slope
         self.generator = np.random.default_rng([2, world])
-        self.ends = _two_papers(PAIRS, np.ones(PAPERS), self.generator)
-        self.labels = np.arange(PAIRS) % 2
-        self.common = self._noise() * np.sqrt(1 - 2 * OWN_NOISE)
+        self.papers = pairs * PAPERS // PAIRS
+        self.ends = _two_papers(pairs, np.ones(self.papers), self.generator)
+        self.labels = np.arange(pairs) % 2
+        self.common = self._noise() * np.sqrt(1 - 2 * own)
 
     def way(self, seeds: int, lead: float = 0.0) -> list[ScoredPairs]:
         """The runs of one way of training; `lead` moves its linked pairs farther from the others."""
-        own = self.common + self._noise() * np.sqrt(OWN_NOISE)
+        own = self.common + self._noise() * np.sqrt(self.own)
         runs = []
-        for distance in DISTANCE + lead + self.deviation * self.generator.normal(size=seeds):
-            scores = own + self._noise() * np.sqrt(OWN_NOISE) + distance * self.labels
+        for distance in self.distance + lead + self.deviation * self.generator.normal(size=seeds):
+            scores = own + self._noise() * np.sqrt(self.own) + distance * self.labels
             runs.append(ScoredPairs(scores, self.labels, *_names(self.ends)))
         return runs
 
     def _noise(self) -> np.ndarray:
-        effects = self.generator.normal(size=PAPERS)
-        pairs = self.generator.normal(size=PAIRS)
+        effects = self.generator.normal(size=self.papers)
+        pairs = self.generator.normal(size=len(self.labels))
         found: np.ndarray = effects[self.ends].sum(0) * np.sqrt(0.2) + pairs * np.sqrt(0.6)
         return found
 
@@ -260,6 +279,17 @@ def rejections(
             found[metric].append(_p_value(runs[0], runs[1], metric) < LEVEL)
         p_values = [_p_value(*two, "roc_auc") for two in combinations(runs, 2)]
         found["any of three"].append(min(holm(p_values)) < LEVEL)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def equal_models(pairs: int, own: float, distance: float, worlds: int, replicates: int) -> dict[str, float]:
+    """Shares of worlds in which two equally good models of one run differ with p < 0.05."""
+    found: dict[str, list[bool]] = {name: [] for name in ("f1_max", "roc_auc")}
+    for number in range(worlds):
+        world = Training(0.0, number, pairs, own, distance)
+        first, second = (runs_of({"d": world.way(1)[0]}, replicates, number)[1] for _ in range(2))
+        for metric, differ in found.items():
+            differ.append(_p_value(first, second, metric) < LEVEL)
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
@@ -314,6 +344,7 @@ def report(found: Mapping[str, Mapping[str, Mapping[str, float]]], made: str) ->
     differing = figures(
         "false_positives", ["SD between seeds", "seeds"], ["f1_max", "roc_auc", "any of three"]
     )
+    models = figures("models", ["models", "pairs", "distance"], ["f1_max", "roc_auc"])
     return f"""# Coverage of the intervals of pair metrics, and false positives
 
 {made}
@@ -329,6 +360,12 @@ def report(found: Mapping[str, Mapping[str, Mapping[str, float]]], made: str) ->
 {differing}
 
 {FAMILY_NOTE}
+
+## Share of worlds in which two equally good models of one run differ with p < 0.05
+
+{models}
+
+{MODELS_NOTE}
 """
 
 
@@ -336,7 +373,7 @@ def main() -> None:
     given = options(__doc__, worlds=2000, replicates=100)
     path = RESULTS / "interval_coverage.json"
     found: dict = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    found = {"coverage": {}, "false_positives": {}} | found
+    found = {"coverage": {}, "false_positives": {}, "models": {}} | found
 
     def measured(kind: str, name: str, measure: Callable[[], dict[str, float]]) -> None:
         if name not in found[kind]:
@@ -351,6 +388,9 @@ def main() -> None:
             settings = deviation, seeds, given.worlds // SHARES[seeds], given.replicates // 2
             name = f"{deviation} | {seeds}"
             measured("false_positives", name, partial(rejections, *settings))
+    for kind, pairs, distance in product(MODELS, MODEL_PAIRS, MODEL_DISTANCES):
+        settings = pairs, MODELS[kind], distance, given.worlds // 2, given.replicates
+        measured("models", f"{kind} | {pairs} | {distance}", partial(equal_models, *settings))
     first, three, five = (np.sqrt(part * LEVEL * (1 - LEVEL) / given.worlds) for part in (1, 2, 4))
     made = (
         f"Made by `benchmarks/interval_coverage.py`: {given.worlds:,} simulated worlds for each coverage, "

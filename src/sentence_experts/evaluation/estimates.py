@@ -115,7 +115,7 @@ class Runs:
         values: values of the metric without the bias of a maximum, shape (runs,).
         influence: influence of each pair on the metric, shape (runs, pairs).
         averaged: influence in differences of models, where that on F1max is averaged over the thresholds
-            of the replicates: how these vary, which makes F1max itself less certain, cancels out.
+            of the replicates: how these vary, which makes F1max itself less certain, mostly cancels out.
         sharing: relations of the pairs that share a paper.
         unseen: variance that the pairs cannot show, since the runs make no error on them.
     """
