@@ -389,8 +389,8 @@ def main() -> None:
             name = f"{deviation} | {seeds}"
             measured("false_positives", name, partial(rejections, *settings))
     for kind, pairs, distance in product(MODELS, MODEL_PAIRS, MODEL_DISTANCES):
-        settings = pairs, MODELS[kind], distance, given.worlds // 2, given.replicates
-        measured("models", f"{kind} | {pairs} | {distance}", partial(equal_models, *settings))
+        measure = partial(equal_models, pairs, MODELS[kind], distance, given.worlds // 2, given.replicates)
+        measured("models", f"{kind} | {pairs} | {distance}", measure)
     first, three, five = (np.sqrt(part * LEVEL * (1 - LEVEL) / given.worlds) for part in (1, 2, 4))
     made = (
         f"Made by `benchmarks/interval_coverage.py`: {given.worlds:,} simulated worlds for each coverage, "

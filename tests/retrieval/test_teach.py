@@ -439,6 +439,7 @@ def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:
     assert teach(str(plain_model), corpus, examples() + strangers, name="mine").missing == 3
     for row, reason in (
         ({"paper": "10.1/x", "similar": "perhaps"}, "row 1: yes or no for `similar`, not 'perhaps'"),
+        ({"paper": "10.1/x", "similar": "-"}, "row 1: yes or no for `similar`, not '-'"),
         ({"paper": None, "similar": True}, "row 1: give a `paper`"),
         ({"paper": "10.1/x", "similar": True, "query": "x" * 3000}, "row 1: String should have at most"),
         ({"paper": "10.1/x", "similar": "y", "query": "rice", "like": "10.1/y"}, "row 1: .* not both"),
@@ -447,6 +448,8 @@ def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:
             read_marks([row])
     with pytest.raises(InputError, match="similar"):
         read_marks([{"paper": "10.1/x"}])
+    empty = {"paper": "10.1/x", "similar": "NA", "query": "NA"}  # as R writes empty cells
+    assert read_marks([empty, empty | {"similar": "yes"}])[0] == [Mark(paper="10.1/x", similar=True)]
     for name in ("all", "a=b", "x" * 101, ""):
         with pytest.raises(UsageError, match="name"):
             teach(str(plain_model), corpus, examples(), name=name)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from sentence_experts.cells import BadRowError, as_text
+from sentence_experts.cells import BadRowError, as_text, strip_text
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _SMALL = 0.65  # a ROC-AUC that is hardly of use
 NEAREST = 100  # papers among which others rose or fell
 SHOWN, WORDS = 5, 8
-_YES = ("1", "1.0", "true", "yes", "y", "similar", "+")  # 1.0: pandas, where cells are empty
-_NO = ("0", "0.0", "false", "no", "n", "not similar", "-")
+_YES = ("1", "1.0", "true", "yes", "y", "similar")  # 1.0: pandas, where cells are empty
+_NO = ("0", "0.0", "false", "no", "n", "not similar")
 _COLUMNS = ("similar", "query", "like", "sampled")
 
 
@@ -205,7 +205,7 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
         try:
             if isinstance(row, BadRowError):
                 raise row
-            cells = (unquoted(as_text(row.get(each)) or "") for each in names)
+            cells = (strip_text(unquoted(as_text(row.get(each)) or "")) for each in names)
             paper, given, query, like, sampled = cells
             similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
             if not paper:
@@ -228,7 +228,7 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
 
 def _read_word(column: str, cell: str) -> bool | None:
     """Return whether a cell says yes or no; None for an empty one."""
-    word = cell.strip().lower()
+    word = cell.lower()
     if word not in ("", *_YES, *_NO):
         raise BadRowError(f"yes or no for `{column}`, not {cell!r}")
     return word in _YES if word else None
