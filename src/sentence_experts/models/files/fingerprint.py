@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,14 +242,9 @@ def _hash_file(
     """
     config = read_json(folder / "config.json")
     family = family_of(config["model_type"])
-    header, data = safetensors_of(file)
     digests = []
-    for name in sorted(header):
-        owner, (start, end) = owner_of(name), header[name]["data_offsets"]
-        if owner not in owners:
-            continue
-        shape, kind = header[name]["shape"], header[name]["dtype"]
-        rows = data[start:end]
+    for name, kind, shape, rows in _read_tensors(file, lambda name: owner_of(name) in owners):
+        owner = owner_of(name)
         if owner is None and "embeddings" in name and shape[:1] == [config["vocab_size"]]:
             each = rows.reshape(shape[0], -1)
             routed = each[list(tokens)]
@@ -264,15 +259,23 @@ def _hash_file(
     return tuple(digests)
 
 
-def safetensors_of(file: Path) -> tuple[Mapping[str, Any], Any]:
-    """Return the header of a safetensors file, and its bytes, mapped into memory."""
+def _read_tensors(file: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, list[int], Any]]:
+    """Yield the name, type, shape and bytes of the wanted tensors of a safetensors file, in order of names.
+
+    The file is not mapped into memory: a server would be ended where a file is cut while it is read.
+    """
     import numpy as np  # the command line starts without it
 
     try:
-        content = np.memmap(file, np.uint8, "r")
-        length = int.from_bytes(bytes(content[:8]), "little")
-        header = json.loads(bytes(content[8 : 8 + length]))
-        header.pop("__metadata__", None)
+        with open(file, "rb") as content:
+            length = int.from_bytes(content.read(8), "little")
+            header = json.loads(content.read(min(length, file.stat().st_size)))
+            for name in sorted(filter(is_wanted, header.keys() - {"__metadata__"})):
+                start, end = header[name]["data_offsets"]
+                content.seek(8 + length + start)
+                rows = np.frombuffer(content.read(end - start), np.uint8)
+                if len(rows) < end - start:
+                    raise ValueError("it is cut")
+                yield name, header[name]["dtype"], header[name]["shape"], rows
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
-    return header, content[8 + length :]
