@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from sentence_experts.errors import InputError
 
-NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL")  # as pandas and R write empty cells
+# As pandas, R, databases, spreadsheets and people write empty cells. "None" may be an answer.
+NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL", "N/A", "n/a", "#N/A")
 HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)

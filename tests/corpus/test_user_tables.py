@@ -119,7 +119,7 @@ def test_papers_without_a_doi_are_known_by_their_texts(tmp_path: Path) -> None:
     assert sum(paper["paper_id"].startswith("text:") for paper in papers(corpus)) == 4
 
 
-@pytest.mark.parametrize("empty", ["NaN", "NA", "null", ""])
+@pytest.mark.parametrize("empty", ["NaN", "NA", "#N/A", "null", ""])
 def test_words_for_empty_cells_are_no_values(tmp_path: Path, empty: str) -> None:
     table = tmp_path / "papers.csv"
     table.write_text(f"id,title,abstract,year\na,Na,{empty},{empty}\n")

@@ -193,7 +193,7 @@ def test_a_column_split_is_kept(tmp_path: Path, names: tuple[str, ...], as_file:
 
 def test_cells_that_say_that_nothing_is_known_are_no_labels_or_groups() -> None:
     frame = pd.DataFrame(moods(60)).assign(thread="NA")
-    frame.loc[:9, "label"] = ["NA", "nan", "<NA>", "null", "NULL"] * 2
+    frame.loc[:9, "label"] = ["NA", "nan", "<NA>", "n/a", "NULL"] * 2
     source = {"table": frame, "group": "thread"}
     tasks = compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
     labels = [tasks.texts("mood", "moods", split)["label"].to_pylist() for split in SPLITS]
