@@ -17,7 +17,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import sentence_experts as se
-from sentence_experts.models.files.fingerprint import safetensors_of
 from sentence_experts.models.sources import GRAPH_FILE, minilm_path
 
 HERE = Path(se.__file__).parent / "models" / "minilm"
@@ -28,8 +27,10 @@ LARGE = 100  # numbers; smaller constants stay in the graph
 def main() -> None:
     """Export the model, and take its weights out of the graph."""
     file = Path(minilm_path()) / WEIGHTS
-    header, data = safetensors_of(file)
-    begin = file.stat().st_size - len(data)
+    data = file.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header, data = json.loads(data[8:begin]), data[begin:]
+    header.pop("__metadata__", None)
     with tempfile.TemporaryDirectory() as folder:
         se.export("minilm", folder + "/graph", format="onnx")
         model = onnx.load(folder + "/graph/model.onnx")
@@ -38,7 +39,7 @@ def main() -> None:
     for name, each in header.items():
         if each["dtype"] == "F32":
             start, end = each["data_offsets"]
-            values = np.asarray(data[start:end]).view(np.float32).reshape(each["shape"])
+            values = np.frombuffer(data[start:end], np.float32).reshape(each["shape"])
             known[values.shape, values.tobytes()] = (name, False)
             if values.ndim == 2:
                 known.setdefault((values.T.shape, values.T.tobytes()), (name, True))

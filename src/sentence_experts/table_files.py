@@ -40,6 +40,8 @@ _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
 _QUOTES: Final = "a quote inside a text is written twice, and the text in quotes"
 _SWALLOWED: Final = f"it looks as if a quote opens in one row and closes in another ({_QUOTES})"
+_COMMA: Final = r"(?<=,),|(?<!\d),(?!\s|$)|,(?!\s|$|\d\d\d(?!\d))"
+_INDENTED: Final = re.compile(r"[^\r\n]*([\r\n]+([\t ][^\r\n]*)?)*")
 _SEPARATOR: Final = re.compile(r"""\ufeff?("?)sep=([,;\t|])\1[,;\t| ]*\r?\n?""", re.IGNORECASE)
 
 
@@ -180,17 +182,19 @@ def read_delimited(
             if values is None:
                 return
             number += bool(values)
-            holds_rows = any(
-                _holds_rows(values, place, delimiter)
+            suspects = [
+                value
                 for place, value in enumerate(values)
-                if "\n" in value or "\r" in value
-            )
-            if holds_rows and delimiter != "\t" and not is_told:
+                if ("\n" in value or "\r" in value) and _holds_rows(values, place, delimiter)
+            ]
+            # Texts have commas, and lines of code begin with tabs.
+            are_texts = delimiter != "\t" or all(map(_INDENTED.fullmatch, suspects))
+            if suspects and are_texts and not is_told:
                 is_told = True
                 logger.warning(f"{path}: row {number} may be several: {_SWALLOWED}")
             if values and len(values) != len(header):
                 yield from refuse(f"{len(values)} fields where the header has {len(header)}", before, values)
-            elif holds_rows and delimiter == "\t":
+            elif not are_texts:
                 yield from refuse(_SWALLOWED, before)
             elif values:
                 yield dict(zip(header, (value or None for value in values), strict=True))
@@ -201,15 +205,14 @@ def read_delimited(
 def _holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
     """Return whether a cell looks as if a quote had swallowed the end of a row and the beginning of another.
 
-    Its first line then has the cells to the right of it, too, and its last one those to the left. Indented
-    lines are of code, and white space or three digits after a comma of text; of two columns, a row has one
-    comma, as many texts do.
+    Its first line then has the cells to the right of it, too, and its last one those to the left. A comma
+    before white space or of a number is of a text; of two columns, a row has one, as many texts do.
     """
     first, *others = re.split(r"\r\n|\r|\n", values[place])
     is_tab = delimiter == "\t"
-    if not others or others[-1].startswith("\t") or len(values) < (2 if is_tab else 3):
+    if not others or len(values) < (2 if is_tab else 3):
         return False
-    sign = delimiter if is_tab else rf"{re.escape(delimiter)}(?!\s|$|\d{{3}}(?!\d))"
+    sign = delimiter if is_tab else _COMMA.replace(",", re.escape(delimiter))
     counts = [len(re.findall(sign, line)) for line in (first, others[-1])]
     return counts == [len(values) - 1 - place, place]
 

@@ -116,9 +116,9 @@ def _open_rows(
             if kind == "parquet":
                 parquet = parquet_file(source, file)
                 names = check_distinct(parquet.schema_arrow.names, source)
-                if any(map(_holds_ranges, parquet.schema_arrow)):
-                    with suppress(ModuleNotFoundError):
-                        _register_ranges()
+                ranges = [each.name for each in parquet.schema_arrow if _holds_range(each)]
+                if ranges and (wanted is None or {*ranges} & {*wanted}):
+                    _register_ranges(source, ranges[0])
                     file.seek(0)
                     parquet = parquet_file(source, file)
                 batches = (
@@ -283,15 +283,20 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-def _holds_ranges(field: pa.Field) -> bool:
+def _holds_range(field: pa.Field) -> bool:
     """Return whether a column of Parquet has periods or intervals of pandas, of which Arrow does not know."""
     return (field.metadata or {}).get(b"ARROW:extension:name") in (b"pandas.period", b"pandas.interval")
 
 
-def _register_ranges() -> None:
+def _register_ranges(source: Table, column: str) -> None:
     """Make pandas tell Arrow of its periods and intervals, as it does once it has written one."""
-    import pandas as pd
-
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise InputError(
+            f"{name_of_table(source)}: column {column!r} has periods or intervals of pandas, which is not "
+            "installed: install it, or write texts (`astype(str)`)"
+        ) from error
     pa.array(pd.Series(pd.period_range("2000", periods=1, freq="Y")))
 
 

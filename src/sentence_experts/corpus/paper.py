@@ -45,13 +45,14 @@ _KIND_OF_TITLE = {
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
 _RETRACTED = (
-    r"retracted(?=\s*[)\]]|\s+((research|proceedings) )?(article|paper|chapter|publication)\b|"
-    r"\s*[:.;,–—-]?\s*see\b|\s+in:|/withdrawn\b|\s*[:.,;]?\s+([\w.,]+\s+){0,3}(19|20)\d\d\b|"
-    r"\s+(by|at)\s+(the\s+)?(request|author|editor|journal|publisher)|\s+due\s+to\b)"
+    r"(retracted(?=\s*\.?[)\]]|\s*[:.;,–—-]?\s*see\b|\s+in:|/withdrawn\b|"
+    r"(\s+\w+)?\s+(article|paper|chapter|publication|letter|manuscript)\s*[])\[(.,:;–—-])|"
+    r"(?-i:R)etracted\b(?!\s*(vs|versus|and|or|between)\b)(?=[^])]*\b(19|20)\d\d\b|"
+    r"\s+(by|at)\s+(the\s+)?(request|author|editor|journal|publisher)|\s+due\s+to\b))"
 )
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    rf".*(\({_RETRACTED}[^()]*\)|\[{_RETRACTED}[^\[\]]*\])\W*$", re.I)  # fmt: skip
+    rf".*(\({_RETRACTED}([^()]|\([^()]*\))*\)|\[{_RETRACTED}[^\[\]]*\])\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:

@@ -147,7 +147,9 @@ class UserTable:
                     if isinstance(row, BadRowError):
                         raise row
                     named = dict.fromkeys(self.names.values()) | {
-                        self.names.get(key, key.strip().lower()): None if value in NO_VALUES else value
+                        self.names.get(key, key.strip().lower()): None
+                        if isinstance(value, str) and value.strip() in NO_VALUES
+                        else value
                         for key, value in row.items()
                     }
                     if self.kind == "papers":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import lru_cache
 from pathlib import Path
@@ -242,40 +243,42 @@ def _hash_file(
     """
     config = read_json(folder / "config.json")
     family = family_of(config["model_type"])
+    import numpy as np  # the command line starts without it
+
     digests = []
-    for name, kind, shape, rows in _read_tensors(file, lambda name: owner_of(name) in owners):
+    for name, kind, shape, content in _read_tensors(file, lambda name: owner_of(name) in owners):
         owner = owner_of(name)
         if owner is None and "embeddings" in name and shape[:1] == [config["vocab_size"]]:
-            each = rows.reshape(shape[0], -1)
-            routed = each[list(tokens)]
+            rows = np.frombuffer(content, np.uint8).reshape(shape[0], -1)
+            routed = rows[list(tokens)]
             digests.append((f"{name} of the route", hashlib.sha256(routed.tobytes()).hexdigest()))
-            rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
+            content, shape = rows[:base_tokens].tobytes(), [base_tokens, *shape[1:]]
         canonical = base_name(family, name)
         if owner is not None and owner[0] != "expert":
             canonical = name.replace(f"{owner[0]}s.{owner[1]}.", f"{owner[0]}.")
         digest = hashlib.sha256(f"{kind} {shape}".encode())
-        digest.update(rows.data)
+        digest.update(content)
         digests.append((canonical, digest.hexdigest()))
     return tuple(digests)
 
 
-def _read_tensors(file: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, list[int], Any]]:
+def _read_tensors(
+    file: Path, is_wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, str, list[int], bytes]]:
     """Yield the name, type, shape and bytes of the wanted tensors of a safetensors file, in order of names.
 
     The file is not mapped into memory: a server would be ended where a file is cut while it is read.
     """
-    import numpy as np  # the command line starts without it
-
     try:
         with open(file, "rb") as content:
+            size = os.fstat(content.fileno()).st_size - 8
             length = int.from_bytes(content.read(8), "little")
-            header = json.loads(content.read(min(length, file.stat().st_size)))
+            header = json.loads(content.read(length if length <= size else 0))
             for name in sorted(filter(is_wanted, header.keys() - {"__metadata__"})):
                 start, end = header[name]["data_offsets"]
-                content.seek(8 + length + start)
-                rows = np.frombuffer(content.read(end - start), np.uint8)
-                if len(rows) < end - start:
+                if not 0 <= start <= end <= size - length:
                     raise ValueError("it is cut")
-                yield name, header[name]["dtype"], header[name]["shape"], rows
-    except (OSError, ValueError) as error:
+                content.seek(8 + length + start)
+                yield name, header[name]["dtype"], header[name]["shape"], content.read(end - start)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
