@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,18 @@ def test_pairs_of_labels_are_alike() -> None:
             if row["domain"] == "topic":
                 alike = topics[row["anchor"]] == topics[row["positive"]]
                 assert alike == (row["label"] == 1)
+
+
+def test_validation_texts_may_all_be_alike_or_unlike() -> None:
+    data, _ = label_pairs_of(make_rows(), 10, None)
+    labels = data.labels["topic"]
+    numbers = labels.matrix.indices
+    rows = data.sets["validation"]
+    for chosen in (rows[numbers[rows] == numbers[rows[0]]], rows[:1]):
+        part = replace(data, sets={**data.sets, "validation": chosen})
+        config = FitConfig(by=["topic"], steps=10)
+        found = route_candidates.label_pairs(part, ["topic"], config).pairs.split("validation")
+        assert set(found["label"].to_pylist()) <= {1}
 
 
 def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:

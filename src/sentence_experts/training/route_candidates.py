@@ -311,7 +311,7 @@ def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Li
 
 
 def _make_ids(route: str, rows: Rows) -> Rows:
-    return np.array([f"{route}:{row:08d}" for row in rows.tolist()])
+    return np.array([f"{route}:{row:08d}" for row in rows.tolist()], dtype=str)
 
 
 def _make_pair_rows(data: LabelledTexts, route: str, first: Rows, second: Rows, label: int) -> pa.Table:

@@ -66,6 +66,21 @@ def test_a_batch_that_calls_more_is_served(folder: Path, whole: SentenceTransfor
     assert len(part.loaded_routes) == 1
 
 
+def test_an_expert_that_was_changed_in_memory_is_not_dropped(folder: Path) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=1)
+    part.encode("lungs", prompt_name="a")
+    part.to(torch.float64)  # its weights are those of the file still
+    part.encode("lungs", prompt_name="b")
+    with torch.no_grad():
+        for name, weight in part.named_parameters():
+            if ".experts.1." in name:
+                weight.mul_(0.9)
+    changed = part.encode("lungs", prompt_name="b")
+    with pytest.raises(UsageError, match="'b' has changed since it was loaded.*without a limit"):
+        part.encode("lungs", prompt_name="a")
+    assert np.array_equal(part.encode("lungs", prompt_name="b"), changed)
+
+
 def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:
     part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
     expected = {route: whole.encode("lungs", prompt_name=route) for route in NAMES}

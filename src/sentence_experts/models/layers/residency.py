@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sentence_experts.compat.torch import changes_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.layers.weight_files import (
@@ -50,6 +51,7 @@ class Residency:
         experts = range(len(model.config.experts)) if in_memory else ()
         # Expert in memory, the least recently used first -> the number of forward passes that use it.
         self._users: dict[int, int] = dict.fromkeys(experts, 0)
+        self._restored: dict[int, list[tuple[int, int]]] = {}  # expert -> its weights as they were read
         self._lock = RLock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,7 +76,7 @@ class Residency:
         others = sorted(set(range(len(self._model.config.experts))) - experts)
         with self._lock:
             if waiting == DISK:
-                self._check_unchanged(others)
+                self._check_unchanged(others, "save the model, or keep idle experts with idle='cpu'")
             was_whole = not self.idle
             for number in others:  # remove before loading, so that memory never holds more than needed
                 self._remove(number, waiting)
@@ -149,6 +151,8 @@ class Residency:
         """Remove unused experts until at most `left` are in memory."""
         unused = [number for number, users in self._users.items() if not users]
         for number in unused[: max(len(self._users) - left, 0)]:
+            if self._restored.get(number) != self._list_weights(number):
+                self._check_unchanged([number], "load the model without a limit")
             self._remove(number, DISK)
 
     def _remove(self, number: int, waiting: str) -> None:
@@ -185,6 +189,12 @@ class Residency:
                 )
             experts[number] = expert.to(self._model.device).train(self._model.training)
         self._users[number] = 0
+        self._restored[number] = self._list_weights(number)
+
+    def _list_weights(self, number: int) -> list[tuple[int, int]]:
+        """Return the place of each weight of an expert in memory, and how often it was changed in place."""
+        experts = (expert for _, expert, _ in self._places(number))
+        return [(each.data_ptr(), changes_of(each)) for expert in experts for each in expert.parameters()]
 
     def _read_idle(self, number: int) -> dict[str, Tensor]:
         """Read the weights of an expert in all blocks where it waits on disk."""
@@ -197,7 +207,7 @@ class Residency:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
         return dict(self.files.read(names)) if self.files is not None else {}
 
-    def _check_unchanged(self, dropped: Sequence[int]) -> None:
+    def _check_unchanged(self, dropped: Sequence[int], remedy: str) -> None:
         """Refuse to drop weights that are in no file."""
         for number in dropped:
             current_weights = {
@@ -212,8 +222,7 @@ class Residency:
                 if not torch.equal(current.cpu(), weight.to(current.dtype)):
                     raise UsageError(
                         f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
-                        "and dropping it would lose that; save the model, or keep idle experts with "
-                        "idle='cpu'"
+                        f"and dropping it would lose that; {remedy}"
                     )
 
 
