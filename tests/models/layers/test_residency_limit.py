@@ -76,7 +76,7 @@ def test_an_expert_that_was_changed_in_memory_is_not_dropped(folder: Path) -> No
             if ".experts.1." in name:
                 weight.mul_(0.9)
     changed = part.encode("lungs", prompt_name="b")
-    with pytest.raises(UsageError, match="'b' has changed since it was loaded.*without a limit"):
+    with pytest.raises(UsageError, match=r"'b' has changed since it was loaded.*without a limit"):
         part.encode("lungs", prompt_name="a")
     assert np.array_equal(part.encode("lungs", prompt_name="b"), changed)
 
