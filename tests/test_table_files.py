@@ -132,7 +132,10 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path, caplog):
             rows = [*read_rows(tmp_path / "d.tsv")]
             assert all(isinstance(row, BadRowError) for row in rows) or "may be several" in caplog.text
         caplog.clear()
-    code = "def f(x):\n\ty = x\n\treturn y"
+    rows = "\n".join(["label\ttext", 'heart\t"a', *["\ttext"] * 60, 'oak"\tb', "\tx", ""])
+    (tmp_path / "f.tsv").write_text(rows.replace("\n", "\r\n"))
+    assert len([*read_rows(tmp_path / "f.tsv")]) > 60  # soon
+    code = "def f(x):\n\ty = x\nif y:\n\treturn y"
     for frame in (pd.DataFrame({"code": [code], "label": [1]}), pd.DataFrame({"label": [1], "code": [code]})):
         frame.to_csv(tmp_path / "e.tsv", sep="\t", index=False)
         assert [row["code"] for row in read_rows(tmp_path / "e.tsv")] == [code]

@@ -41,7 +41,6 @@ _MAX_LINE: Final = 1 << 26
 _QUOTES: Final = "a quote inside a text is written twice, and the text in quotes"
 _SWALLOWED: Final = f"it looks as if a quote opens in one row and closes in another ({_QUOTES})"
 _COMMA: Final = r"(?<=,),|(?<!\d),(?!\s|$)|,(?!\s|$|\d\d\d(?!\d))"
-_INDENTED: Final = re.compile(r"[^\r\n]*([\r\n]+([\t ][^\r\n]*)?)*")
 _SEPARATOR: Final = re.compile(r"""\ufeff?("?)sep=([,;\t|])\1[,;\t| ]*\r?\n?""", re.IGNORECASE)
 
 
@@ -187,8 +186,7 @@ def read_delimited(
                 for place, value in enumerate(values)
                 if ("\n" in value or "\r" in value) and _holds_rows(values, place, delimiter)
             ]
-            # Texts have commas, and lines of code begin with tabs.
-            are_texts = delimiter != "\t" or all(map(_INDENTED.fullmatch, suspects))
+            are_texts = delimiter != "\t" or all(_is_indented(value, len(header)) for value in suspects)
             if suspects and are_texts and not is_told:
                 is_told = True
                 logger.warning(f"{path}: row {number} may be several: {_SWALLOWED}")
@@ -215,6 +213,13 @@ def _holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
     sign = delimiter if is_tab else _COMMA.replace(",", re.escape(delimiter))
     counts = [len(re.findall(sign, line)) for line in (first, others[-1])]
     return counts == [len(values) - 1 - place, place]
+
+
+def _is_indented(cell: str, width: int) -> bool:
+    """Return whether a cell of TSV ends with an indented line, as code does, and holds no whole row."""
+    *lines, last = re.split(r"\r\n|\r|\n", cell)
+    rows = (line for line in lines[1:] if line.count("\t") == width - 1 and not line.startswith("\t"))
+    return last.startswith("\t") and not any(rows)
 
 
 def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:

@@ -70,7 +70,7 @@ def read_columns(source: Table) -> list[str]:
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
-    with _open_rows(source, None) as (columns, _):
+    with _open_rows(source, []) as (columns, _):
         if is_path(source) and format_of(source) == "json":
             return list(_read_names(Path(source), file_state(source)))
         return columns

@@ -149,6 +149,7 @@ def test_kinds(title: str, article_type: str | None, kind: str) -> None:
         ("Vowels of Arabic (Retracted Tongue Root)", False), ("Impact (Retracted Papers)", False),
         ("Rice (Retracted Conference Paper)", True), ("Rice (Retracted on the 12th of May, 2010)", True),
         ("Rice (Retracted article. See vol. 3 (2), pg. 7, 2012)", True), ("[Rice] (Retracted.)", True),
+        ("Rice (retracted article see vol. 3, p. 7)", True),
         ("Citations of articles (retracted due to fraud)", False), ("Bone (retracted paper types)", False),
         ("Rice (Retracted  Article. See vol 3 [2012])", True),
         ("Lungs, foot position (retracted in flexion)", False), ("Gear (retracted, extended)", False),

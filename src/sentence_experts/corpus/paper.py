@@ -44,15 +44,16 @@ _KIND_OF_TITLE = {
 }  # fmt: skip
 # As publishers mark them, "RETRACTED ARTICLE: ..." and "[Retracted] ...", and as Web of Science does,
 # "... (Retracted article. See vol. 3, pg. 7, 2012)".
-_RETRACTED = (
-    r"(retracted(?=\s*\.?[)\]]|\s*[:.;,–—-]?\s*see\b|\s+in:|/withdrawn\b|"
+_MARK = (
+    r"(retracted(?=\s*\.?[)\]]|\s+in:|/withdrawn\b|"
+    r"((\s+\w+)?\s+(article|paper|chapter|publication|letter|manuscript))?\s*[:.;,–—-]?\s*(see|of vol)\b|"
     r"(\s+\w+)?\s+(article|paper|chapter|publication|letter|manuscript)\s*[])\[(.,:;–—-])|"
-    r"(?-i:R)etracted\b(?!\s*(vs|versus|and|or|between)\b)(?=[^])]*\b(19|20)\d\d\b|"
+    r"(?-i:R)etracted\b(?!\s*(vs|versus|and|or|between)\b)(?=[^][()]{0,40}\b(19|20)\d\d\b|"
     r"\s+(by|at)\s+(the\s+)?(request|author|editor|journal|publisher)|\s+due\s+to\b))"
 )
 _RETRACTED_TITLE = re.compile(
     r"(\W|<\w+>)*(retracted|withdrawn|(?-i:REMOVED))( (article|paper|chapter))?(</\w+>)*(\s*[:\])–—]|\s+-)|"
-    rf".*(\({_RETRACTED}([^()]|\([^()]*\))*\)|\[{_RETRACTED}[^\[\]]*\])\W*$", re.I)  # fmt: skip
+    rf".*(\({_MARK}([^()]|\([^()]{{0,80}}\)){{0,300}}\)|\[{_MARK}[^\[\]]*\])\W*$", re.I)  # fmt: skip
 
 
 def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:

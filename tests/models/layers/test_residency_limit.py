@@ -79,6 +79,30 @@ def test_an_expert_that_was_changed_in_memory_is_not_dropped(folder: Path) -> No
     with pytest.raises(UsageError, match=r"'b' has changed since it was loaded.*without a limit"):
         part.encode("lungs", prompt_name="a")
     assert np.array_equal(part.encode("lungs", prompt_name="b"), changed)
+    part.limit_experts(2)  # another one goes in its place
+    for route in "acda":
+        part.encode("lungs", prompt_name=route)
+    assert np.array_equal(part.encode("lungs", prompt_name="b"), changed)
+
+
+def test_changes_of_data_and_of_experts_that_waited_on_the_cpu_count(folder: Path) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=1)
+    part.encode("lungs", prompt_name="a")
+    for name, weight in part.named_parameters():
+        if ".experts.0." in name:
+            weight.data.mul_(0.9)
+    with pytest.raises(UsageError, match="'a' has changed since"):
+        part.encode("lungs", prompt_name="b")
+    model = sentence_experts.load(folder, device="cpu")
+    with torch.no_grad():
+        next(weight for name, weight in model.named_parameters() if ".experts.0." in name).mul_(0.9)
+    model.use_routes(["b"], idle="cpu")
+    model.limit_experts(2)
+    model.use_routes(["a", "b"], idle="cpu")
+    model.limit_experts(1)
+    with pytest.raises(UsageError, match="'a' has changed since"):
+        for route in "abc":
+            model.encode("lungs", prompt_name=route)
 
 
 def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:

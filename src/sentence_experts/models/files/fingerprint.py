@@ -280,5 +280,5 @@ def _read_tensors(
                     raise ValueError("it is cut")
                 content.seek(8 + length + start)
                 yield name, header[name]["dtype"], header[name]["shape"], content.read(end - start)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error

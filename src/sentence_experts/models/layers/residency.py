@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sentence_experts.compat.torch import changes_of
+from sentence_experts.compat.torch import changes_of, sample_weights
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.layers.weight_files import (
@@ -51,7 +51,7 @@ class Residency:
         experts = range(len(model.config.experts)) if in_memory else ()
         # Expert in memory, the least recently used first -> the number of forward passes that use it.
         self._users: dict[int, int] = dict.fromkeys(experts, 0)
-        self._restored: dict[int, list[tuple[int, int]]] = {}  # expert -> its weights as they were read
+        self._restored: dict[int, Any] = {}  # expert -> state of its weights as they were read from a file
         self._lock = RLock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,7 +113,8 @@ class Residency:
             with self._lock:
                 for number in entered:
                     self._users[number] -= 1
-                self._make_room(self.limit)
+                with suppress(UsageError, InputError):  # one that cannot go stays
+                    self._make_room(self.limit)
 
     def check_files(self) -> None:
         """Check that the files hold the weights of every expert, and no others."""
@@ -148,12 +149,24 @@ class Residency:
             yield experts, expert, {f"{path}.{number}.{name}": name for name in expert.state_dict()}
 
     def _make_room(self, left: int) -> None:
-        """Remove unused experts until at most `left` are in memory."""
-        unused = [number for number, users in self._users.items() if not users]
-        for number in unused[: max(len(self._users) - left, 0)]:
-            if self._restored.get(number) != self._list_weights(number):
-                self._check_unchanged([number], "load the model without a limit")
+        """Remove unused experts until at most `left` are in memory; those that were changed stay.
+
+        Raises:
+            UsageError, InputError: fewer can be removed, as others were changed or their files are gone.
+        """
+        kept: UsageError | InputError | None = None
+        for number in [number for number, users in self._users.items() if not users]:
+            if len(self._users) <= left:
+                return
+            if self._restored.get(number) != self._state_of(number):
+                try:
+                    self._check_unchanged([number], "load the model without a limit")
+                except (UsageError, InputError) as error:
+                    kept = error
+                    continue
             self._remove(number, DISK)
+        if kept is not None and len(self._users) > left:
+            raise kept
 
     def _remove(self, number: int, waiting: str) -> None:
         """Replace an expert by an `IdleExpert` in every block."""
@@ -166,10 +179,12 @@ class Residency:
             empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in weights}
             experts[number] = IdleExpert(copy.deepcopy(expert, empty))
         self._users.pop(number, None)
+        self._restored.pop(number, None)
 
     @torch.inference_mode(False)  # an expert that comes while texts are encoded can be trained later
     def _restore(self, number: int) -> None:
         """Put an idle expert back into every block."""
+        is_on_disk = all(_is_on_disk(expert) for _, expert, _ in self._places(number))
         stored = self._read_idle(number)
         for experts, expert, names in self._places(number):
             if _is_on_disk(expert):
@@ -189,12 +204,16 @@ class Residency:
                 )
             experts[number] = expert.to(self._model.device).train(self._model.training)
         self._users[number] = 0
-        self._restored[number] = self._list_weights(number)
+        if is_on_disk:
+            self._restored[number] = self._state_of(number)
 
-    def _list_weights(self, number: int) -> list[tuple[int, int]]:
-        """Return the place of each weight of an expert in memory, and how often it was changed in place."""
-        experts = (expert for _, expert, _ in self._places(number))
-        return [(each.data_ptr(), changes_of(each)) for expert in experts for each in expert.parameters()]
+    def _state_of(self, number: int) -> Any:
+        """Return a value that changes with the weights of an expert in memory: changes, and samples."""
+        weights = {f"{place}.{name}": weight
+            for place, (_, expert, _) in enumerate(self._places(number))
+            for name, weight in expert.named_parameters()
+        }  # fmt: skip
+        return {name: changes_of(weight) for name, weight in weights.items()}, sample_weights(weights)
 
     def _read_idle(self, number: int) -> dict[str, Tensor]:
         """Read the weights of an expert in all blocks where it waits on disk."""
@@ -217,13 +236,18 @@ class Residency:
                 for weights in [expert.state_dict()]
                 for name, own in names.items()
             }
-            for name, weight in self._read(list(current_weights)).items():
-                current = current_weights[name]
-                if not torch.equal(current.cpu(), weight.to(current.dtype)):
-                    raise UsageError(
-                        f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
-                        f"and dropping it would lose that; {remedy}"
-                    )
+            named = (
+                current_weights.keys() if self.files is None else current_weights.keys() & self.files.of_key
+            )
+            read = self._read(sorted(named))
+            if len(read) < len(current_weights) or any(
+                not torch.equal(current_weights[name].cpu(), weight.to(current_weights[name].dtype))
+                for name, weight in read.items()
+            ):
+                raise UsageError(
+                    f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
+                    f"and dropping it would lose that; {remedy}"
+                )
 
 
 def _is_on_disk(expert: nn.Module) -> bool:
