@@ -208,12 +208,13 @@ class Residency:
             self._restored[number] = self._state_of(number)
 
     def _state_of(self, number: int) -> Any:
-        """Return a value that changes with the weights of an expert in memory: changes, and samples."""
+        """Return a value that changes with the weights of an expert: their places, changes and samples."""
         weights = {f"{place}.{name}": weight
             for place, (_, expert, _) in enumerate(self._places(number))
             for name, weight in expert.named_parameters()
         }  # fmt: skip
-        return {name: changes_of(weight) for name, weight in weights.items()}, sample_weights(weights)
+        changes = {name: (weight.data_ptr(), changes_of(weight)) for name, weight in weights.items()}
+        return changes, sample_weights(weights)
 
     def _read_idle(self, number: int) -> dict[str, Tensor]:
         """Read the weights of an expert in all blocks where it waits on disk."""
