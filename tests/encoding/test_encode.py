@@ -160,6 +160,11 @@ def test_texts_in_memory_give_an_array(tmp_path, plain):
     assert encode(plain, []).shape == (0, 32)
 
 
+def test_empty_texts_in_memory_are_told(plain, caplog):
+    encode(plain, pd.Series(["a text", None, " "]))
+    assert "2 of 3 texts are empty" in caplog.text
+
+
 def test_result_gives_its_vectors_back(tmp_path, plain):
     for name in ("v.npy", "v.parquet"):
         found = encode(plain, {"n": range(6), "text": TEXTS}, out=tmp_path / name, column="text")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from sentence_experts.storage import (
     NoSpaceError,
     allocate_npy,
     explained,
+    have_writers_wait,
     locked,
     read_json,
     replacing,
@@ -112,3 +116,19 @@ def test_a_new_file_takes_no_place_that_is_taken(
     with pytest.raises(InputError, match=r"list\.csv exists; give another `out`"):
         write_new_text(path, "two")
     assert (path.read_text(), os.listdir(tmp_path)) == ("one", ["list.csv"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="leases are of Linux")
+def test_writers_wait_while_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"before")
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        with have_writers_wait([tmp_path / "a", tmp_path / "missing"]):
+            writer = subprocess.Popen([sys.executable, "-c", f"open({str(tmp_path / 'a')!r}, 'wb')"])
+            with pytest.raises(subprocess.TimeoutExpired):
+                writer.wait(2)
+            assert (tmp_path / "a").read_bytes() == b"before"
+        assert writer.wait(60) == 0
+        assert (tmp_path / "a").read_bytes() == b""
+    finally:
+        signal.signal(signal.SIGIO, before)

@@ -200,6 +200,7 @@ def test_cells_that_say_that_nothing_is_known_are_no_labels_or_groups() -> None:
     assert sum(map(len, labels)) == 50
     assert {each for own in labels for each in own} == {each["label"] for each in moods(3)}
     assert all(labels), "rows without a group are apart"
+    assert "left out: 10)" in repr(tasks)
 
 
 def test_a_class_label_may_be_a_score(tmp_path: Path) -> None:

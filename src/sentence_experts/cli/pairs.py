@@ -153,9 +153,8 @@ def _show_tasks(folder: Tasks) -> None:
         for name, entry in datasets.items():
             counts = folder.counts[task][name]
             sets = [f"{counts[split]:,}" if split in counts else "-" for split in SPLITS]
-            reasons = {**entry["set_aside"], **entry["removed"]}
-            left_out = sum(count for why, count in reasons.items() if not why.startswith("negatives_"))
-            rows.append((f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{left_out:,}"))
+            left_out = f"{folder.count_left_out(task, name):,}"
+            rows.append((f"{task}/{name}", *sets, str(entry.get("classes", "-")), left_out))
     headings = ("task/dataset", "train", "valid", "test", "classes", "left out")
     show_table("pairs of each dataset", headings, rows)
     for task, datasets in folder.manifest["datasets"].items():

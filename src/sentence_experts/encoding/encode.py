@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ from sentence_experts.text_table import TextRow, TextTable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 Routes: TypeAlias = dict[str, str | None]  # column -> route of its vectors
@@ -106,12 +109,15 @@ def encode(
         source = TextTable(texts, config.column, config.id_column)
         check_out(source, None, config)
         encoder, routes = _open_encoder(model, config, load_config)
-        parts = [np.zeros((0, encoder.dimension), np.float32)]
+        parts, empty = [np.zeros((0, encoder.dimension), np.float32)], 0
         with progress(f"encoding {Path(source.name).name}") as advance:
             for rows in read_chunks([source], encoder.cut_between_batches(config.chunk_size)):
                 texts_of_part = [row.text for row in rows]
                 encoder.check_empty(source.name, texts_of_part, sum(map(len, parts)))
+                empty += sum(not text.strip() for text in texts_of_part)
                 parts.append(encoder.encode(texts_of_part, routes[VECTOR], config.normalize, advance))
+        if empty:
+            logger.warning(f"{source.name}: {empty:,} of {sum(map(len, parts)):,} texts are empty")
         return np.concatenate(parts).astype(config.precision, copy=False)
     path = Path(out)
     if is_folder(path):

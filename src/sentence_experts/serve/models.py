@@ -24,7 +24,7 @@ from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder
-from sentence_experts.storage import file_state
+from sentence_experts.storage import file_state, have_writers_wait
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -262,11 +262,12 @@ class Models:
         if config.partial and (known := KnownRoutes.read(place)) is not None and not known.experts:
             given = config.model_dump(exclude_unset=True)
             config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
-        model = BatchEncoder.open(place, config).model
-        if Path(place).is_dir() and not isinstance(model, OnnxEncoder):
-            for weight in (*model.parameters(), *model.buffers()):
-                # The weights must not stay a mapping of the file, which may be overwritten in place.
-                weight.data = weight.data.clone()
+        # The weights must not stay a mapping of the file, which may be overwritten in place.
+        with have_writers_wait(Path(place).glob("**/*.safetensors")):
+            model = BatchEncoder.open(place, config).model
+            if Path(place).is_dir() and not isinstance(model, OnnxEncoder):
+                for weight in (*model.parameters(), *model.buffers()):
+                    weight.data = weight.data.clone()
         return ServedModel(name, model)
 
 

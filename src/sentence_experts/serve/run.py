@@ -185,6 +185,8 @@ def _server(
             tasks: list[asyncio.Task[None]] = []
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop, number)
+            if hasattr(signal, "SIGIO"):
+                signal.signal(signal.SIGIO, signal.SIG_IGN)  # as `have_writers_wait` asks
             if hasattr(signal, "SIGHUP"):
                 loop.add_signal_handler(signal.SIGHUP, load_again)
             yield

@@ -15,6 +15,7 @@ from sentence_experts.storage.files import (
     check_version,
     describe_full_disk,
     explained,
+    have_writers_wait,
     hidden_beside,
     open_to_readers,
     read_json,
@@ -56,9 +57,9 @@ from sentence_experts.storage.record import (
 __all__ = [
     "RECORD", "FileState", "InUseError", "NoSpaceError", "OpenFiles", "Output", "PartStore", "State",
     "allocate_npy", "check_apart", "check_kinds", "check_listed", "check_unchanged", "check_version",
-    "describe_full_disk", "explained", "file_state", "hashes_of", "hidden_beside", "is_unchanged",
-    "locked", "open_to_readers", "output", "read_checked_record", "read_json", "read_record", "record_of",
-    "remove_leftovers", "replacing", "replacing_folder", "sha256_file", "sha256_settings", "sha256_text",
-    "sha256_unchanging", "temporary_folder", "update_json", "write_json", "write_new_text", "write_npy",
-    "write_parquet", "write_stream", "write_text",
+    "describe_full_disk", "explained", "file_state", "hashes_of", "have_writers_wait", "hidden_beside",
+    "is_unchanged", "locked", "open_to_readers", "output", "read_checked_record", "read_json", "read_record",
+    "record_of", "remove_leftovers", "replacing", "replacing_folder", "sha256_file", "sha256_settings",
+    "sha256_text", "sha256_unchanging", "temporary_folder", "update_json", "write_json", "write_new_text",
+    "write_npy", "write_parquet", "write_stream", "write_text",
 ]  # fmt: skip

@@ -8,9 +8,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -46,6 +48,24 @@ class NoSpaceError(InputError):
 def hidden_beside(path: Path, ending: str) -> Path:
     """Return a hidden name beside `path`, such as `.corpus.lock`."""
     return path.parent / f".{path.name}{ending}"
+
+
+@contextmanager
+def have_writers_wait(files: Iterable[Path]) -> Iterator[None]:
+    """Have programs that open these files to write into them wait while the block runs (45 s at most).
+
+    A file that is cut while it is mapped into memory ends the process. Only Linux grants such leases, to the
+    owner of a file on a local disk; the process must ignore SIGIO, which tells it that somebody waits.
+    """
+    with ExitStack() as leases:
+        if sys.platform == "linux" and signal.getsignal(signal.SIGIO) is signal.SIG_IGN:
+            import fcntl
+
+            for path in files:
+                with suppress(OSError):  # of another owner, or being written to
+                    file = leases.enter_context(open(path, "rb"))
+                    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        yield
 
 
 def temporary_beside(path: Path, ending: str = ".new.tmp") -> Path:

@@ -151,8 +151,15 @@ class Tasks(TableFolder):
         tasks = []
         for task, datasets in self.counts.items():
             sums = {split: sum(own.get(split, 0) for own in datasets.values()) for split in SPLITS}
+            sums["left out"] = sum(self.count_left_out(task, name) for name in datasets)
             tasks.append(f"{task} ({', '.join(f'{split}: {n:,}' for split, n in sums.items() if n)})")
         return f"Tasks({', '.join(tasks)}; {'in memory' if self.path is None else self.path})"
+
+    def count_left_out(self, task: str, dataset: str) -> int:
+        """Return the number of rows of a dataset that are set aside or removed; the manifest says why."""
+        entry = self.manifest["datasets"][task][dataset]
+        reasons = {**entry["set_aside"], **entry["removed"]}
+        return sum(count for why, count in reasons.items() if not why.startswith("negatives_"))
 
     def other_files(self) -> dict[str, str]:
         """Return the records that are set aside, one JSON object per line."""

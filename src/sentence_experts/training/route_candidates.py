@@ -233,18 +233,24 @@ def fit_trained(
     runs = {}
     options: dict[str, Any] = {"rank": config.rank} if kind == "adapter" else {}
     for rate in TRAINED_RATES[kind]:
-        with progress(f"training {kind}s at {rate:g}"):
-            runs[rate] = train(
-                extend(base, routes=routes, kind=kind, **options),  # type: ignore[call-overload]
-                pairs,
-                out=cache and cache / f"{kind}-{rate:g}-{request}",
-                learning_rate=rate,
-                batch_size=BATCH,
-                max_steps=config.steps,
-                max_length=min(config.max_length or MAX_TOKENS, MAX_TOKENS),
-                eval_steps=max(1, config.steps // 8),
-                seed=config.seed,
-            )
+        folder = cache and cache / f"{kind}-{rate:g}-{request}"
+        try:
+            with progress(f"training {kind}s at {rate:g}"):
+                runs[rate] = train(
+                    extend(base, routes=routes, kind=kind, **options),  # type: ignore[call-overload]
+                    pairs,
+                    out=folder,
+                    learning_rate=rate,
+                    batch_size=BATCH,
+                    max_steps=config.steps,
+                    max_length=min(config.max_length or MAX_TOKENS, MAX_TOKENS),
+                    eval_steps=max(1, config.steps // 8),
+                    seed=config.seed,
+                )
+        except InputError as error:
+            if folder is None or not folder.exists():
+                raise
+            raise InputError(f"{error} (`overwrite` of `fit` keeps it: remove {folder})") from error
     best_rate, run = max(runs.items(), key=lambda each: each[1].validation or 0.0)
     model = run.model
     assert isinstance(model, ExpertEncoder)
