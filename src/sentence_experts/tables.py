@@ -108,6 +108,8 @@ def _open_rows(
         # Without Arrow, which imports pandas to look at a list.
         yield [TEXT], ({TEXT: text} for text in source)
     elif not is_path(source):
+        if isinstance(source, pa.RecordBatchReader):  # and its columns are looked at first
+            raise InputError("a RecordBatchReader can be read once only: give its table, read_all()")
         table = to_arrow(source)
         batches = (table if wanted is None else table.select(wanted)).to_batches(_ROWS_PER_BATCH)
         yield table.column_names, (row for batch in batches for row in batch.to_pylist())

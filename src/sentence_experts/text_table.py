@@ -99,15 +99,15 @@ class TextTable:
         """
         if not (columns := read_columns(self.source)):
             return []
-        if hasattr(self.source, "to_frame"):  # `value_counts()` has the texts in its index
-            kind = to_arrow(self.source).schema[0].type
-            if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-                raise InputError(f"{self.name}: the series holds no texts, but {kind}")
         known = f"columns are {', '.join(columns)}"
         # The index of a pandas frame comes behind its columns.
         own = columns if is_path(self.source) else getattr(self.source, "columns", columns)
         if self.column is None and len(own) > 1:
             raise InputError(f"{self.name}: name the column with the texts (`column`); {known}")
+        if self.column is None and not is_path(self.source):  # texts may be in the index, as of value_counts()
+            kind = to_arrow(self.source).schema[0].type
+            if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+                raise InputError(f"{self.name}: the column {columns[0]!r} holds no texts, but {kind}")
         chosen = [columns[0] if self.column is None else self.column, *filter(None, [self.id_column])]
         for wanted in chosen:
             if wanted not in columns:

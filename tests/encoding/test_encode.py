@@ -160,6 +160,17 @@ def test_texts_in_memory_give_an_array(tmp_path, plain):
     assert encode(plain, []).shape == (0, 32)
 
 
+def test_numbers_and_streams_are_no_texts(plain):
+    for frame in (
+        pd.DataFrame({"n": [2, 1]}, index=pd.Index(["a", "b"], name="t")),
+        pd.DataFrame({"n": [True]}),
+    ):
+        with pytest.raises(InputError, match="the column 'n' holds no texts"):
+            encode(plain, frame)
+    with pytest.raises(InputError, match="read once only: give its table"):
+        encode(plain, pa.table({"text": ["a", "b"]}).to_reader())
+
+
 def test_empty_texts_in_memory_are_told(plain, caplog):
     encode(plain, pd.Series(["a text", None, " "]))
     assert "2 of 3 texts are empty" in caplog.text
