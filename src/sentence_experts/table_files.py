@@ -219,7 +219,8 @@ def _is_indented(cell: str, width: int) -> bool:
     """Return whether a cell of TSV ends with an indented line, as code does, and holds no whole row."""
     *lines, last = re.split(r"\r\n|\r|\n", cell)
     rows = (line for line in lines[1:] if line.count("\t") >= width - 1 and not line.startswith("\t"))
-    return (not last or last[0] in "\t ") and not any(rows)
+    is_last_indented = last.startswith(("\t", "  ")) or (not last and len(lines) > 1)
+    return is_last_indented and not any(rows)
 
 
 def check_distinct(names: Sequence[str], where: Path | str) -> list[str]:

@@ -104,9 +104,12 @@ class TextTable:
         own = columns if is_path(self.source) else getattr(self.source, "columns", columns)
         if self.column is None and len(own) > 1:
             raise InputError(f"{self.name}: name the column with the texts (`column`); {known}")
-        if self.column is None and not is_path(self.source):  # texts may be in the index, as of value_counts()
-            kind = to_arrow(self.source).schema[0].type
-            if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        is_list = isinstance(self.source, list | tuple) and isinstance(next(iter(self.source), ""), str)
+        if self.column is None and not is_list and not is_path(self.source):
+            cells = to_arrow(self.source).column(0)  # texts may be in the index, as of value_counts()
+            is_empty, kind = cells.null_count == len(cells), cells.type
+            is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+            if is_number and not is_empty:
                 raise InputError(f"{self.name}: the column {columns[0]!r} holds no texts, but {kind}")
         chosen = [columns[0] if self.column is None else self.column, *filter(None, [self.id_column])]
         for wanted in chosen:

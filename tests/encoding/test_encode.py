@@ -167,6 +167,7 @@ def test_numbers_and_streams_are_no_texts(plain):
     ):
         with pytest.raises(InputError, match="the column 'n' holds no texts"):
             encode(plain, frame)
+    assert encode(plain, pd.DataFrame({"text": []})).shape == (0, 32)
     with pytest.raises(InputError, match="read once only: give its table"):
         encode(plain, pa.table({"text": ["a", "b"]}).to_reader())
 

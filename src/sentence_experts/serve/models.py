@@ -263,7 +263,7 @@ class Models:
             given = config.model_dump(exclude_unset=True)
             config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
         # The weights must not stay a mapping of the file, which may be overwritten in place.
-        with have_writers_wait(Path(place).glob("**/*.safetensors")):
+        with have_writers_wait(Path(place).glob("*.safetensors")):
             model = BatchEncoder.open(place, config).model
             if Path(place).is_dir() and not isinstance(model, OnnxEncoder):
                 for weight in (*model.parameters(), *model.buffers()):

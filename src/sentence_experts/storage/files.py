@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import json
 import os
 import re
@@ -36,6 +37,7 @@ _NO_SPACE_WORDS = re.compile(
 TEMPORARY = r"\.(.+)\.(\d+)\.(?:new|old|scratch\.\w+)\.tmp"
 """Names of what a process, of which they have the number, is writing or replacing."""
 _RETIRED = ".old.tmp"
+_MOST_LEASES = 100  # of the files that a process may open
 
 
 class NoSpaceError(InputError):
@@ -61,8 +63,8 @@ def have_writers_wait(files: Iterable[Path]) -> Iterator[None]:
         if sys.platform == "linux" and signal.getsignal(signal.SIGIO) is signal.SIG_IGN:
             import fcntl
 
-            for path in files:
-                with suppress(OSError):  # of another owner, or being written to
+            with suppress(OSError):  # of another owner, or being written to
+                for path in itertools.islice(files, _MOST_LEASES):
                     file = leases.enter_context(open(path, "rb"))
                     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         yield

@@ -29,7 +29,7 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.labels import Rows
 from sentence_experts.pairs.pair_tables import LINKS_SCHEMA, PAIRS_SCHEMA
 from sentence_experts.progress import progress
-from sentence_experts.storage import sha256_text
+from sentence_experts.storage import InUseError, NoSpaceError, sha256_text
 from sentence_experts.storage.text_cache import TextCache
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.data import LinkedPairs
@@ -247,6 +247,8 @@ def fit_trained(
                     eval_steps=max(1, config.steps // 8),
                     seed=config.seed,
                 )
+        except (NoSpaceError, InUseError):
+            raise
         except InputError as error:
             if folder is None or not folder.exists():
                 raise

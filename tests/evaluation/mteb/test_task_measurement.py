@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -79,9 +80,12 @@ def test_changed_model_routes_or_data_are_measured_again(
 def test_damaged_result_is_measured_again(task_model, tasks_folder, tmp_path, capsys):
     first = measured(task_model, tasks_folder, tmp_path, only=("sts",))
     (file,) = (tmp_path / "mteb").rglob("sts.papers.json")
-    file.write_text(file.read_text()[:40])
-    assert measured(task_model, tasks_folder, tmp_path, only=("sts",)).models == first.models
-    assert "not readable, sts.papers is measured again" in capsys.readouterr().err
+    whole = file.read_text()
+    for damaged in (whole[:40], re.sub(r'("main_score": -?0\.)\d', r"\g<1>9", whole)):
+        assert damaged != whole
+        file.write_text(damaged)
+        assert measured(task_model, tasks_folder, tmp_path, only=("sts",)).models == first.models
+        assert "not readable, sts.papers is measured again" in capsys.readouterr().err
 
 
 def test_task_without_data_is_left_out(task_model, tmp_path, capsys):

@@ -28,7 +28,7 @@ from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, TaskEvaluation, join_runs
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
 from sentence_experts.evaluation.results import library_versions
-from sentence_experts.storage import temporary_folder
+from sentence_experts.storage import sha256_file, temporary_folder, write_text
 from sentence_experts.tasks.dataset import Tasks
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ def _read_cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> Tas
     if not path.exists():
         return None
     try:
+        record = _record_of(path)
+        if record.exists() and record.read_text(encoding="utf-8") != sha256_file(path):
+            raise ValueError("changed since it was written")
         result = TaskResult.from_disk(path)
     except (ValueError, KeyError, OSError):
         logger.info(f"{path.name}: the cached result is not readable, {task.metadata.name} is measured again")
@@ -134,6 +137,11 @@ def _read_cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> Tas
         path.unlink()
         return None
     return None if result.get_missing_evaluations(task) else result
+
+
+def _record_of(path: Path) -> Path:
+    """Return the file with the hash of a cached result; results that mteb itself wrote have none."""
+    return path.with_name(f"{path.name}.sha256")
 
 
 def _measure_task(
@@ -164,6 +172,9 @@ def _measure_task(
     for part in parts:
         part.unload_data()
     logger.info(f"  {name}: {time.monotonic() - started:.0f} s")
+    path = cache.get_task_result_path(name, model.mteb_model_meta)
+    if path.exists():
+        write_text(_record_of(path), sha256_file(path))
     # Read back: the file has fewer digits, and the next evaluation must give the same scores.
     return _read_cached(task, model.mteb_model_meta, cache)
 
