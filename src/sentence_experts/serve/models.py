@@ -263,12 +263,19 @@ class Models:
             given = config.model_dump(exclude_unset=True)
             config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
         # The weights must not stay a mapping of the file, which may be overwritten in place.
-        with have_writers_wait(Path(place).glob("*.safetensors")):
+        with have_writers_wait(_weights_in(Path(place))):
             model = BatchEncoder.open(place, config).model
             if Path(place).is_dir() and not isinstance(model, OnnxEncoder):
                 for weight in (*model.parameters(), *model.buffers()):
                     weight.data = weight.data.clone()
         return ServedModel(name, model)
+
+
+def _weights_in(folder: Path) -> list[Path]:
+    try:
+        return [*folder.glob("*.safetensors"), *folder.glob("*/*.safetensors")]
+    except OSError:
+        return []
 
 
 async def _wait_for_rest(place: Any) -> Any:

@@ -63,8 +63,8 @@ def have_writers_wait(files: Iterable[Path]) -> Iterator[None]:
         if sys.platform == "linux" and signal.getsignal(signal.SIGIO) is signal.SIG_IGN:
             import fcntl
 
-            with suppress(OSError):  # of another owner, or being written to
-                for path in itertools.islice(files, _MOST_LEASES):
+            for path in itertools.islice(files, _MOST_LEASES):
+                with suppress(OSError):  # of another owner, or being written to
                     file = leases.enter_context(open(path, "rb"))
                     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         yield

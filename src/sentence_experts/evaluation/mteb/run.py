@@ -119,29 +119,33 @@ def _measure_run(
     return Run(run.label, run.model, model.encoder.settings() | identity, scores)
 
 
-def _read_cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> TaskResult | None:
-    """Return the result of an earlier evaluation, if it is complete and of the same data."""
+def _read_cached(
+    task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache, is_new: bool = False
+) -> TaskResult | None:
+    """Return the result of an earlier evaluation, if it is complete and of the same data.
+
+    One that is new is not compared with its record: another evaluation may have written both meanwhile.
+    """
     path = cache.get_task_result_path(task.metadata.name, meta)
+    record = path.with_name(f"{path.name}.sha256")  # results that mteb itself wrote have none
     if not path.exists():
         return None
+    if is_new:
+        write_text(record, sha256_file(path))
     try:
-        record = _record_of(path)
-        if record.exists() and record.read_text(encoding="utf-8") != sha256_file(path):
+        if not is_new and record.exists() and record.read_text(encoding="utf-8") != sha256_file(path):
             raise ValueError("changed since it was written")
         result = TaskResult.from_disk(path)
     except (ValueError, KeyError, OSError):
         logger.info(f"{path.name}: the cached result is not readable, {task.metadata.name} is measured again")
         path.unlink()
+        record.unlink(missing_ok=True)
         return None
     if result.dataset_revision != task.metadata.revision:
         path.unlink()
+        record.unlink(missing_ok=True)
         return None
     return None if result.get_missing_evaluations(task) else result
-
-
-def _record_of(path: Path) -> Path:
-    """Return the file with the hash of a cached result; results that mteb itself wrote have none."""
-    return path.with_name(f"{path.name}.sha256")
 
 
 def _measure_task(
@@ -172,11 +176,8 @@ def _measure_task(
     for part in parts:
         part.unload_data()
     logger.info(f"  {name}: {time.monotonic() - started:.0f} s")
-    path = cache.get_task_result_path(name, model.mteb_model_meta)
-    if path.exists():
-        write_text(_record_of(path), sha256_file(path))
     # Read back: the file has fewer digits, and the next evaluation must give the same scores.
-    return _read_cached(task, model.mteb_model_meta, cache)
+    return _read_cached(task, model.mteb_model_meta, cache, is_new=True)
 
 
 @contextmanager
