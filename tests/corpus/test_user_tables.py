@@ -143,6 +143,24 @@ def test_titles_alone_are_papers(caplog: pytest.LogCaptureFixture) -> None:
     assert "a title: titles suffice to search" in caplog.text, "without citations there are no pairs"
 
 
+def test_kinds_are_read_as_programs_name_them(tmp_path: Path) -> None:
+    kinds = {
+        "review": "review",
+        "Review": "review",
+        "Erratum": "correction",
+        "NEWS": "news",
+        "Letter": "letter",
+    }
+    kinds |= {
+        "Journal Article": "article",
+        "article": "article",
+        "Expression of Concern": "expression-of-concern",
+    }
+    rows = [{"id": f"p{number}", "title": "Rice", "kind": kind} for number, kind in enumerate(kinds)]
+    found = papers(import_corpus(papers=pd.DataFrame(rows), out=tmp_path / "corpus"))
+    assert [paper["kind"] for paper in found] == [*kinds.values()]
+
+
 def test_missing_columns_files_and_kinds(tmp_path: Path) -> None:
     table = tmp_path / "papers.csv"
     table.write_text("key,title\n1,x\n")

@@ -28,7 +28,15 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection, clean_abstract, name_by_texts
+from sentence_experts.corpus.paper import (
+    KINDS,
+    Citation,
+    Paper,
+    Rejection,
+    clean_abstract,
+    kind_of_type,
+    name_by_texts,
+)
 from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_groups
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, format_of
 from sentence_experts.errors import InputError, UsageError
@@ -214,7 +222,9 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return
-    fields["kind"] = fields["kind"] if fields["kind"] in KINDS else None
+    if fields["kind"] not in KINDS:  # as another program names it; of an article, the title may say more
+        named = kind_of_type(fields["kind"])
+        fields["kind"] = None if named == "article" else named
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
