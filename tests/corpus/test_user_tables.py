@@ -143,6 +143,24 @@ def test_titles_alone_are_papers(caplog: pytest.LogCaptureFixture) -> None:
     assert "a title: titles suffice to search" in caplog.text, "without citations there are no pairs"
 
 
+def test_identifiers_may_be_addresses_and_unreadable_ones_are_listed(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "title": "Rice", "pmid": "https://pubmed.ncbi.nlm.nih.gov/11111111/"},
+        {"id": "b", "title": "Oak", "pmcid": "https://www.ncbi.nlm.nih.gov/pmc/articles/PMC123/"},
+        {"id": "c", "title": "Ash", "pmid": "1;2", "openalex": "W12"},
+    ]
+    corpus = import_corpus(papers=pd.DataFrame(rows), out=tmp_path / "corpus")
+    found = {paper["title"]: paper for paper in papers(corpus)}
+    assert (found["Rice"]["pmid"], found["Oak"]["pmcid"], found["Ash"]["pmid"]) == (
+        "11111111",
+        "PMC123",
+        None,
+    )
+    assert [(each["reason"], each["detail"]) for each in rejected(corpus)] == [
+        ("unreadable-pmid", "of the paper c: 1;2")
+    ]
+
+
 def test_kinds_are_read_as_programs_name_them(tmp_path: Path) -> None:
     kinds = {
         "review": "review",

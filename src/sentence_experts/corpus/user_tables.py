@@ -24,7 +24,6 @@ from sentence_experts.corpus.identifiers import (
     Identifiers,
     normalise_doi,
     normalise_openalex,
-    normalise_pmcid,
     normalise_pmid,
     parse_identifier,
 )
@@ -230,6 +229,14 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     if stated and doi is None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
+    others = dict[str, Any]()
+    for name in ("pmid", "pmcid", "openalex"):
+        given = _clean_identifier(row.get(name)) or ""
+        others[name] = _NORMALISE[name](given) or getattr(parse_identifier(given), name)
+        if given and not others[name]:
+            detail = f"of the paper {own[:SHOWN]}: {given[:SHOWN]}"
+            part.rejections.append(Rejection(table, None, f"row {number}", f"unreadable-{name}", detail))
+        others[name] = others[name] or getattr(by_id, name)
     full_text = _clean_text(row.get(FULL_TEXT))
     fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
     retracted = (_clean_text(row.get("retracted")) or "").replace("_", " ")
@@ -238,9 +245,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     paper = Paper(
         **fields,
         doi=doi,
-        pmid=normalise_pmid(_clean_text(row.get("pmid"))) or by_id.pmid,
-        pmcid=normalise_pmcid(_clean_text(row.get("pmcid"))) or by_id.pmcid,
-        openalex=normalise_openalex(_clean_identifier(row.get("openalex"))) or by_id.openalex,
+        **others,
         other=own,
         year=year,
         retracted=retracted.lower() in _TRUE,

@@ -91,7 +91,7 @@ def extend(
     if experts is not None and (routes is not None or chosen.kind != EXPERT):
         raise UsageError("`experts` are routes of `kind='expert'`: name `routes` instead")
     given = experts if routes is None else routes
-    names = [given] if isinstance(given, str) else list(given or ())
+    names = [given] if isinstance(given, str) else [] if given is None else list(given)
 
     def make(encoder: SentenceTransformer) -> ExpertEncoder:
         made = _extend(encoder, [*names, *domain_names(domains)], chosen, tasks, device_of(base))

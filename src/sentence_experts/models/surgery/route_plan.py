@@ -212,6 +212,8 @@ def domain_names(domains: Any) -> list[str]:
     """Return names, or the domains of pairs of any form."""
     if domains is None:
         return []
+    if hasattr(domains, "tolist"):  # `frame["domain"].unique()`
+        domains = domains.tolist()
     if isinstance(domains, Sequence | Set) and not isinstance(domains, str):
         domains = list(domains)
     if isinstance(domains, list) and all(isinstance(name, str) for name in domains):
