@@ -51,14 +51,19 @@ def describe_layers(model: Any) -> list[list[Any]]:
     for name, layer in model.named_modules():
         if ".experts." in name:
             continue
-        hooks = [
-            f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__qualname__)}"
-            for hook in (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
-            if hook.__module__.partition(".")[0] != "transformers"  # for outputs and gradients
-        ]
         adapters = _describe_adapters(layer) if peft else []
+        hooks = _list_hooks(layer)
         described.append([name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters])
     return described
+
+
+def _list_hooks(layer: Any) -> list[str]:
+    """Return the names of the hooks of a layer; those of transformers, for outputs and gradients, aside."""
+    return [
+        f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__qualname__)}"
+        for hook in (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
+        if not str(hook.__module__).startswith("transformers.")
+    ]
 
 
 def _describe_adapters(layer: Any) -> list[Any]:
@@ -71,12 +76,15 @@ def _describe_adapters(layer: Any) -> list[Any]:
     return [layer.disable_adapters, [*layer.active_adapters], [*layer.merged_adapters], scales]
 
 
-def check_no_adapters(model: Any) -> None:
-    """Check that peft has put no adapters into a model, which rename its layers.
+def check_plain_layers(model: Any) -> None:
+    """Check that a model has no adapters of peft, which rename its layers, and no hooks, which copies lack.
 
     Raises:
         UsageError: it has.
     """
+    for name, layer in model.named_modules():
+        if hooks := _list_hooks(layer):
+            raise UsageError(f"the layer {name} has hooks ({', '.join(hooks)}): take the model without them")
     if names := getattr(model, "peft_config", None):
         raise UsageError(
             f"adapters of peft are in the model ({', '.join(names)}): take the model without them; "

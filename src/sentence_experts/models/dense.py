@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.transformers import attention_of, check_no_adapters
+from sentence_experts.compat.transformers import attention_of, check_plain_layers
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
@@ -174,7 +174,7 @@ def _make_dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[R
     """Make the base's architecture of the experts in `shares`, with the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
     routed.check_whole("made dense")
-    check_no_adapters(routed)
+    check_plain_layers(routed)
     dense: Any = AutoModel.from_config(_make_dense_config(encoder), **pooler_option(routed))
     family = family_of(routed.config.model_type)
     weights: dict[str, Tensor] = routed.state_dict()  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,12 @@ def test_dtype_is_kept(base_folders: dict[str, Path], family: str) -> None:
     assert {parameter.dtype for parameter in encoder.parameters()} == {torch.bfloat16}
     expected = base.encode(["heart"], convert_to_tensor=True).float()
     assert torch.equal(encoder.encode(["heart"], prompt_name="cvd", convert_to_tensor=True).float(), expected)
+
+
+def test_a_model_with_hooks_is_refused(bases: dict[str, SentenceTransformer]) -> None:
+    model = deepcopy(bases["bert"])
+    before = model.encode(["lungs"])
+    model[0].auto_model.embeddings.register_forward_hook(lambda layer, given, found: found + 1)
+    assert not np.allclose(model.encode(["lungs"]), before)
+    with pytest.raises(UsageError, match="the layer embeddings has hooks"):
+        sentence_experts.extend(model, ["a"])

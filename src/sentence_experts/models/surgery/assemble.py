@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.transformers import check_no_adapters
+from sentence_experts.compat.transformers import check_plain_layers
 from sentence_experts.models.architectures.families import (
     MODEL_TYPES,
     family_of,
@@ -125,7 +125,7 @@ def with_experts(
         seed: seed of routers and adapters that the encoder does not have.
     """
     old = transformer_of(encoder)
-    check_no_adapters(old)
+    check_plain_layers(old)
     config: Any = old.config
     has_experts = config.model_type in MODEL_TYPES
     family = family_of(config.model_type) if has_experts else family_of_base(config.model_type)
