@@ -172,6 +172,7 @@ def test_kinds_are_read_as_programs_name_them(tmp_path: Path) -> None:
     kinds |= {
         "Journal Article": "article",
         "article": "article",
+        "Journal Article; Review": "review",
         "Expression of Concern": "expression-of-concern",
     }
     rows = [{"id": f"p{number}", "title": "Rice", "kind": kind} for number, kind in enumerate(kinds)]

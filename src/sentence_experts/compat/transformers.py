@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import RLock, get_ident
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -76,15 +77,25 @@ def _describe_adapters(layer: Any) -> list[Any]:
     return [layer.disable_adapters, [*layer.active_adapters], [*layer.merged_adapters], scales]
 
 
-def check_plain_layers(model: Any) -> None:
+def check_plain_layers(model: Any, encoder: Any = None) -> None:
     """Check that a model has no adapters of peft, which rename its layers, and no hooks, which copies lack.
+
+    Nor layers that torch computes from other weights (`torch.nn.utils.prune`, `weight_norm`), or compiled.
+
+    Args:
+        model: the transformer.
+        encoder: the model with its pooling.
 
     Raises:
         UsageError: it has.
     """
-    for name, layer in model.named_modules():
+    for name, layer in (model if encoder is None else encoder).named_modules():
         if hooks := _list_hooks(layer):
-            raise UsageError(f"the layer {name} has hooks ({', '.join(hooks)}): take the model without them")
+            raise UsageError(
+                f"the layer {name or 'model'} has hooks ({', '.join(hooks)}): take the model without them"
+            )
+        if hasattr(layer, "_orig_mod") or torch.nn.utils.parametrize.is_parametrized(layer):
+            raise UsageError(f"the layer {name} is compiled or parametrized: take the model before that")
     if names := getattr(model, "peft_config", None):
         raise UsageError(
             f"adapters of peft are in the model ({', '.join(names)}): take the model without them; "

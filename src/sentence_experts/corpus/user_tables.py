@@ -222,8 +222,8 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return
     if fields["kind"] not in KINDS:  # as another program names it; of an article, the title may say more
-        named = kind_of_type(fields["kind"])
-        fields["kind"] = None if named == "article" else named
+        named = map(kind_of_type, re.split("[;|,]", fields["kind"] or ""))
+        fields["kind"] = next((kind for kind in named if kind != "article"), None)
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
@@ -233,7 +233,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     for name in ("pmid", "pmcid", "openalex"):
         given = _clean_identifier(row.get(name)) or ""
         others[name] = _NORMALISE[name](given) or getattr(parse_identifier(given), name)
-        if given and not others[name]:
+        if not others[name] and re.search("[1-9]", given):
             detail = f"of the paper {own[:SHOWN]}: {given[:SHOWN]}"
             part.rejections.append(Rejection(table, None, f"row {number}", f"unreadable-{name}", detail))
         others[name] = others[name] or getattr(by_id, name)

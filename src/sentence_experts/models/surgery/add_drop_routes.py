@@ -199,7 +199,8 @@ def with_heads(
             for name in added:
                 encoder.prompts[name] = domain_token(name) + text.removeprefix(domain_token(on))
     for name, given in heads.items():
-        head, (weight, bias) = encoder.head(name), (np.asarray(each) for each in given)
+        values = (each.detach() if isinstance(each, torch.Tensor) else each for each in given)
+        head, (weight, bias) = encoder.head(name), map(np.asarray, values)
         shapes = tuple(head.weight.shape), tuple(head.bias.shape)
         if (weight.shape, bias.shape) != shapes:
             raise UsageError(
