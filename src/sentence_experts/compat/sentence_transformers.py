@@ -64,13 +64,13 @@ def leaves_prompts_out(model: SentenceTransformer) -> bool:
 
 
 def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
-    """Return the classes of a model's tokenizer and of its steps, and the size of its vocabulary."""
+    """Return the classes of a tokenizer and of its steps, the size of its vocabulary, and where it cuts."""
     tokenizer = getattr(model, "tokenizer", None)
     fast = getattr(tokenizer, "backend_tokenizer", None)
     steps = ("normalizer", "pre_tokenizer", "model", "post_processor")
     kinds = [tokenizer, *(getattr(fast, step) for step in steps if fast is not None)]
     size = 0 if fast is None else fast.get_vocab_size()
-    return [*(type(each).__qualname__ for each in kinds), size]
+    return [*(type(each).__qualname__ for each in kinds), size, getattr(tokenizer, "truncation_side", None)]
 
 
 def tokenizer_text(model: SentenceTransformer) -> str:
@@ -79,7 +79,9 @@ def tokenizer_text(model: SentenceTransformer) -> str:
     if fast is None:
         return ""
     content = json.loads(fast.to_str())
-    return json.dumps({**content, "truncation": None, "padding": None}, sort_keys=True)
+    side = getattr(model.tokenizer, "truncation_side", "right")
+    more = {} if side == "right" else {"truncation_side": side}
+    return json.dumps({**content, "truncation": None, "padding": None, **more}, sort_keys=True)
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:

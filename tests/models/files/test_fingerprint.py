@@ -89,6 +89,7 @@ CHANGES: list[Change] = [
     lambda model: model[0].auto_model.embeddings.register_forward_hook(double),
     lambda model: model.prompts.update(query="query: "),
     lambda model: model.set_pooling_include_prompt(False),
+    lambda model: setattr(model.tokenizer, "truncation_side", "left"),
 ]
 
 
