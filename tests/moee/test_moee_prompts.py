@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from tokenizers import Tokenizer
 
 from helpers.small_language_models import tokenizer
 from sentence_experts.errors import InputError, UsageError
@@ -40,3 +43,22 @@ def test_a_long_text_is_cut_and_the_prompts_end_stays(most):
 def test_a_prompt_that_alone_is_too_long():
     with pytest.raises(InputError, match="the prompt alone has 11 tokens, and the model reads 5"):
         Prompt.of("prompteol").token_ids("rice " * 9, tokens, 5)
+
+
+@pytest.mark.parametrize("limit", range(20, 40))
+def test_a_cut_does_not_depend_on_the_end_that_is_lost(limit: int) -> None:
+    words = Tokenizer.from_file(str(Path(__file__).parent / "tiny-olmoe" / "tokenizer.json"))
+
+    def find_ids(text: str) -> list[int]:
+        return words.encode(text, add_special_tokens=False).ids
+
+    def find_ends(text: str) -> list[int]:
+        return [end for _, end in words.encode(text, add_special_tokens=False).offsets]
+
+    text = "Understanding hippocampal replay requires electrophysiological recordings. " * 4
+    expected, within = find_ids(text)[:limit], []
+    for whole in (text, f"{text}And more."):
+        assert Prompt.of("none").token_ids(whole, find_ids, limit, find_ends) == expected
+        within.append(Prompt.of("prompteol").token_ids(whole, find_ids, limit, find_ends))
+    assert within[0] == within[1]
+    assert limit - 2 <= len(within[0]) <= limit

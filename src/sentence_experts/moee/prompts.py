@@ -96,8 +96,14 @@ class Prompt:
         """The prompt with `{text}` in it."""
         return f"{self.head}{SLOT}{self.tail}"
 
-    def token_ids(self, text: str, tokenise: Tokenise, limit: int | None) -> list[int]:
-        """Tokenize the text within the prompt, at most `limit` tokens; a longer text loses its end."""
+    def token_ids(
+        self, text: str, tokenise: Tokenise, limit: int | None, find_ends: Tokenise | None = None
+    ) -> list[int]:
+        """Tokenize the text within the prompt, at most `limit` tokens; a longer text loses its end.
+
+        It is cut behind a token, where `find_ends` gives the character behind each token of a text: cut
+        within one, it may have more tokens than a longer piece, and depend on the end that is lost.
+        """
         text = as_published(text) if self.published else text
 
         def ids(characters: int) -> list[int]:
@@ -110,8 +116,12 @@ class Prompt:
             raise InputError(
                 f"the prompt alone has {alone} tokens, and the model reads {limit}; choose a shorter one"
             )
-        fits, too_long = 0, len(text)
+        places: Sequence[int] = range(len(text))
+        if find_ends is not None:
+            ends = {end - len(self.head) for end in find_ends(f"{self.head}{text}{self.tail}")}
+            places = [0, *sorted(end for end in ends if 0 < end < len(text))]
+        fits, too_long = 0, len(places)
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
-            fits, too_long = (middle, too_long) if len(ids(middle)) <= limit else (fits, middle)
-        return ids(fits)
+            fits, too_long = (middle, too_long) if len(ids(places[middle])) <= limit else (fits, middle)
+        return ids(places[fits])

@@ -103,7 +103,8 @@ class MoeTransformer(Transformer):
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text within the prompt, truncated to what the model reads."""
-        rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
+        find_ends = self._find_ends if getattr(self.tokenizer, "is_fast", False) else None
+        rows = [self.prompt.token_ids(text, self._tokenise, self.longest, find_ends) for text in texts]
         if [] in rows:
             text = texts[rows.index([])]
             raise InputError(f"the tokenizer of {self.name} gives no token for the text {text[:40]!r}")
@@ -174,6 +175,13 @@ class MoeTransformer(Transformer):
         tokenizer: Any = self.tokenizer
         ids: list[int] = tokenizer(text, truncation=False, verbose=False)["input_ids"]
         return ids
+
+    def _find_ends(self, text: str) -> list[int]:
+        """Return the number of characters up to the end of each token."""
+        tokenizer: Any = self.tokenizer
+        options = {"truncation": False, "verbose": False, "return_offsets_mapping": True}
+        offsets: list[tuple[int, int]] = tokenizer(text, **options)["offset_mapping"]
+        return [end for _, end in offsets]
 
 
 def _quantization(config: MoeeConfig) -> str:
