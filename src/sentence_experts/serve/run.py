@@ -128,6 +128,10 @@ def serve(
     config = ServeConfig.of(config, **settings)
     check_host(config)
     listener = _listen(config.host, config.port)
+    # SIGHUP would end the process until models are loaded; SIGIO as `have_writers_wait` asks.
+    for name in ("SIGHUP", "SIGIO"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     app = create_app(models, config, load_config=load_config)
     host, port = listener.getsockname()[:2]
     page = " (with a search page)" if config.corpus else ""
@@ -185,8 +189,6 @@ def _server(
             tasks: list[asyncio.Task[None]] = []
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop, number)
-            if hasattr(signal, "SIGIO"):
-                signal.signal(signal.SIGIO, signal.SIG_IGN)  # as `have_writers_wait` asks
             if hasattr(signal, "SIGHUP"):
                 loop.add_signal_handler(signal.SIGHUP, load_again)
             yield
