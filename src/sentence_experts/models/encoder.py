@@ -15,6 +15,7 @@ from torch import nn
 
 from sentence_experts.compat.sentence_transformers import takes_sentences, transformer_of
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import make_usage_card
@@ -341,6 +342,8 @@ def check_experts(model: SentenceTransformer) -> ExpertEncoder:
     if isinstance(model, ExpertEncoder):
         return model
     model_type = getattr(getattr(model[0], "config", None), "model_type", None)
+    if model_type in MODEL_TYPES:
+        raise InputError(f"{name_of(model)}: opened by a stock SentenceTransformer; open it with `load`")
     raise InputError(
         f"{name_of(model)}: a model of type {model_type!r} has no experts; `extend` gives it some"
     )

@@ -289,6 +289,10 @@ def _with_settings(
     if config.partial and not has_experts:
         name = next(name for name in LIMITS if getattr(config, name) is not None)
         raise UsageError(f"`{name}` has no effect here: this model has no experts")
+    if config.partial:
+        from sentence_experts.models.encoder import check_experts
+
+        check_experts(model)
     changes = _find_changes(model, config, given)
     if changes and not in_place:
         shares = changes.keys() <= {"pooling", "max_length"}

@@ -179,3 +179,14 @@ def test_a_model_with_hooks_is_refused(bases: dict[str, SentenceTransformer]) ->
     torch.nn.utils.parametrizations.weight_norm(model[0].auto_model.embeddings.word_embeddings)
     with pytest.raises(UsageError, match="word_embeddings is compiled or parametrized"):
         sentence_experts.extend(model, ["a"])
+
+
+def test_a_model_that_a_stock_class_opened_is_to_be_loaded(experts_model: Path) -> None:
+    stock = SentenceTransformer(str(experts_model), device="cpu")
+    for call in (
+        lambda: sentence_experts.add_route(stock, "new"),
+        lambda: sentence_experts.export(stock, average=True),
+        lambda: sentence_experts.load(stock, routes=["a"]),
+    ):
+        with pytest.raises(InputError, match="opened by a stock SentenceTransformer; open it with `load`"):
+            call()
