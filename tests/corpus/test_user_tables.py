@@ -173,6 +173,7 @@ def test_kinds_are_read_as_programs_name_them(tmp_path: Path) -> None:
         "Journal Article": "article",
         "article": "article",
         "Journal Article; Review": "review",
+        "Letter; Published Erratum": "correction",
         "Expression of Concern": "expression-of-concern",
     }
     rows = [{"id": f"p{number}", "title": "Rice", "kind": kind} for number, kind in enumerate(kinds)]

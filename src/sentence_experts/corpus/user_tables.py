@@ -29,6 +29,7 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import (
     KINDS,
+    NOTICE_KINDS,
     Citation,
     Paper,
     Rejection,
@@ -222,8 +223,9 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return
     if fields["kind"] not in KINDS:  # as another program names it; of an article, the title may say more
-        named = map(kind_of_type, re.split("[;|,]", fields["kind"] or ""))
-        fields["kind"] = next((kind for kind in named if kind != "article"), None)
+        named = [kind_of_type(each) for each in re.split("[;|,]", fields["kind"] or "")]
+        notices = (kind for kind in named if kind in NOTICE_KINDS)
+        fields["kind"] = next(notices, next((kind for kind in named if kind != "article"), None))
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
