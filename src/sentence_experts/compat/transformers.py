@@ -77,26 +77,22 @@ def _describe_adapters(layer: Any) -> list[Any]:
     return [layer.disable_adapters, [*layer.active_adapters], [*layer.merged_adapters], scales]
 
 
-def check_plain_layers(model: Any, encoder: Any = None) -> None:
-    """Check that a model has no adapters of peft, which rename its layers, and no hooks, which copies lack.
+def check_plain_layers(encoder: Any, transformer: Any) -> None:
+    """Check that a copy of a model's weights is the model.
 
-    Nor layers that torch computes from other weights (`torch.nn.utils.prune`, `weight_norm`), or compiled.
-
-    Args:
-        model: the transformer.
-        encoder: the model with its pooling.
+    Hooks are not copied, and peft, `torch.compile` and `torch.nn.utils.parametrize` rename weights.
 
     Raises:
-        UsageError: it has.
+        UsageError: the encoder, or its transformer, has such layers.
     """
-    for name, layer in (model if encoder is None else encoder).named_modules():
+    for name, layer in encoder.named_modules():
         if hooks := _list_hooks(layer):
             raise UsageError(
-                f"the layer {name or 'model'} has hooks ({', '.join(hooks)}): take the model without them"
+                f"the layer {name!r} has hooks ({', '.join(hooks)}): take the model without them"
             )
         if hasattr(layer, "_orig_mod") or torch.nn.utils.parametrize.is_parametrized(layer):
-            raise UsageError(f"the layer {name} is compiled or parametrized: take the model before that")
-    if names := getattr(model, "peft_config", None):
+            raise UsageError(f"the layer {name!r} is compiled or parametrized: take the model before that")
+    if names := getattr(transformer, "peft_config", None):
         raise UsageError(
             f"adapters of peft are in the model ({', '.join(names)}): take the model without them; "
             "`add_route` makes a route of a folder in which peft saved a LoRA (`adapter`)"

@@ -174,7 +174,7 @@ def _make_dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[R
     """Make the base's architecture of the experts in `shares`, with the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
     routed.check_whole("made dense")
-    check_plain_layers(routed, encoder)
+    check_plain_layers(encoder, routed)
     dense: Any = AutoModel.from_config(_make_dense_config(encoder), **pooler_option(routed))
     family = family_of(routed.config.model_type)
     weights: dict[str, Tensor] = routed.state_dict()  # type: ignore[attr-defined]

@@ -169,15 +169,15 @@ def test_a_model_with_hooks_is_refused(bases: dict[str, SentenceTransformer]) ->
     before = model.encode(["lungs"])
     model[0].auto_model.embeddings.register_forward_hook(lambda layer, given, found: found + 1)
     assert not np.allclose(model.encode(["lungs"]), before)
-    with pytest.raises(UsageError, match="embeddings has hooks"):
+    with pytest.raises(UsageError, match="embeddings' has hooks"):
         sentence_experts.extend(model, ["a"])
     model = deepcopy(bases["bert"])
     model[1].register_forward_hook(lambda layer, given, found: found)
-    with pytest.raises(UsageError, match="the layer 1 has hooks"):
+    with pytest.raises(UsageError, match="the layer '1' has hooks"):
         sentence_experts.extend(model, ["a"])
     model = deepcopy(bases["bert"])
     torch.nn.utils.parametrizations.weight_norm(model[0].auto_model.embeddings.word_embeddings)
-    with pytest.raises(UsageError, match="word_embeddings is compiled or parametrized"):
+    with pytest.raises(UsageError, match="word_embeddings' is compiled or parametrized"):
         sentence_experts.extend(model, ["a"])
 
 

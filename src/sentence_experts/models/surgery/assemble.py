@@ -125,7 +125,7 @@ def with_experts(
         seed: seed of routers and adapters that the encoder does not have.
     """
     old = transformer_of(encoder)
-    check_plain_layers(old, encoder)
+    check_plain_layers(encoder, old)
     config: Any = old.config
     has_experts = config.model_type in MODEL_TYPES
     family = family_of(config.model_type) if has_experts else family_of_base(config.model_type)
