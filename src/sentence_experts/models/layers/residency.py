@@ -209,10 +209,11 @@ class Residency:
 
     def _state_of(self, number: int) -> Any:
         """Return a value that changes with the weights of an expert: their places, changes and samples."""
-        weights = {f"{place}.{name}": weight
+        weights = {
+            f"{place}.{name}": weight
             for place, (_, expert, _) in enumerate(self._places(number))
             for name, weight in expert.named_parameters()
-        }  # fmt: skip
+        }
         changes = {name: (weight.data_ptr(), changes_of(weight)) for name, weight in weights.items()}
         return changes, sample_weights(weights)
 
