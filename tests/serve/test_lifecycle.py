@@ -270,6 +270,22 @@ def test_keys_are_read_again_on_sighup(experts_model: Path, tmp_path: Path) -> N
         assert (status_of("old"), status_of("new")) == (401, 200)
 
 
+def test_a_terminal_that_closes_ends_no_server_that_starts() -> None:
+    script = """
+import os, signal
+from sentence_experts.serve import run
+
+def create(*given, **settings):
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGIO)  # as the kernel sends where a program opens a file under a lease
+    raise SystemExit(7)
+
+run.create_app = create
+run.serve({"m": "."}, port=0)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
+
+
 def test_a_client_that_leaves_frees_its_place(own: RunningServer) -> None:
     body = json.dumps({"model": "m:crops", "input": LONG * 5}).encode()
     host, _, port = own.url.removeprefix("http://").partition(":")

@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts as se
 from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.pairs.labels import LabelColumn, read_labels
+from sentence_experts.storage import NoSpaceError
 from sentence_experts.training import route_candidates
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.data import LinkedPairs
@@ -436,6 +437,18 @@ def test_an_interrupted_fit_continues_with_its_runs(
         se.fit(plain_model, rows, out=tmp_path / "other", **options)
     se.fit(plain_model, rows, out=tmp_path / "other", **options | {"steps": 2})
     assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"whole", "out", "other"}
+
+
+def test_a_full_disk_within_a_training_is_told_as_that(
+    plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*given: Any, out: Path, **settings: Any) -> None:
+        out.mkdir(parents=True)
+        raise NoSpaceError("no space left: make room")
+
+    monkeypatch.setattr(route_candidates, "train", fill)
+    with pytest.raises(NoSpaceError, match=r"^no space left: make room$"):
+        se.fit(plain_model, make_rows(120), out=tmp_path / "out", by=["topic"], kind="adapter", steps=2)
 
 
 def test_an_interrupted_fit_continues_with_its_vectors(

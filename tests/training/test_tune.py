@@ -12,7 +12,7 @@ import pytest
 from helpers.killed_run import run_until_killed
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import read_json
+from sentence_experts.storage import NoSpaceError, read_json
 from sentence_experts.training import tune as tune_module
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.result import TrainResult
@@ -137,6 +137,20 @@ def test_failed_trial_is_recorded_and_the_search_continues(
     hopeless: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1e38]}}
     with pytest.raises(SentenceExpertsError, match="all 1 trials failed"):
         tune(experts_model, pairs, space=hopeless, trials=1, **shared)
+
+
+def test_a_full_disk_fails_no_setting(
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*given: Any, **settings: Any) -> None:
+        raise NoSpaceError("no space left: make room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tune_module, "train", fill)
+        with pytest.raises(NoSpaceError):
+            tune(experts_model, pairs, out=tmp_path / "search", space=SPACE, trials=1, **SHARED)
+    found = tune(experts_model, pairs, out=tmp_path / "search", space=SPACE, trials=1, **SHARED)
+    assert [trial.failure for trial in found.trials] == [None]
 
 
 def test_another_search_or_folder_is_refused(

@@ -192,6 +192,16 @@ def test_exported_as_a_dense_module(heads: ExpertEncoder, texts: list[str], tmp_
     assert np.abs(stock.encode(texts) - expected).max() <= 1e-6
 
 
+def test_weights_that_require_gradients_are_taken(base: SentenceTransformer, texts: list[str]) -> None:
+    given = random_heads("use")
+    layers = {
+        name: tuple(torch.nn.Parameter(torch.as_tensor(each)) for each in head)
+        for name, head in given.items()
+    }
+    found, expected = (vectors(with_heads(base, heads), texts, "use") for heads in (layers, given))
+    assert torch.equal(found, expected)
+
+
 def test_heads_of_low_rank(heads: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     generator = np.random.default_rng(5)
     down, up = (generator.normal(size=shape) for shape in ((3, WIDTH), (WIDTH, 3)))
