@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -417,6 +418,24 @@ def test_a_route_is_not_called_as_its_model(corpus: Path, plain_model: Path) -> 
     for name in (BatchEncoder.open(plain_model).name, BatchEncoder.open(plain_model).name.upper()):
         with pytest.raises(UsageError, match=f"has a route '{name}' already, or is called so"):
             teach(plain_model, corpus, examples(12), name=name)
+
+
+def test_a_model_stays_itself_beside_a_route_taught_on_another_under_its_name(
+    corpus: Path, plain_model: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "my-model"
+    shutil.copytree(plain_model, model)
+    teach(model, corpus, examples(query=QUERY), name="mine")
+
+    def ask() -> Any:
+        return sentence_experts.search(model, corpus, QUERY, route="mine=0.5,my-model=0.5").papers
+
+    before = ask()
+    teach(plain_model, corpus, examples(12), name="my-model")
+    assert ask() == before
+    with pytest.raises(UsageError, match="'my-model' is the name of the model, too"):
+        sentence_experts.search(model, corpus, QUERY, route="my-model")
+    sentence_experts.search(plain_model, corpus, QUERY, route="my-model")
 
 
 def test_a_change_to_the_same_is_no_step_to_undo(corpus: Path) -> None:

@@ -239,6 +239,29 @@ def test_openai_clients_list_taught_routes_and_ask_for_blends(
     assert (refused.status_code, "other" in refused.text) == (422, True)
 
 
+def test_a_model_stays_itself_beside_a_route_taught_elsewhere_under_its_name(
+    client: TestClient, library: Path, plain: SentenceTransformer
+) -> None:
+    post(client, "/marks", marks())
+    post(client, "", {"name": "mine"})
+
+    def ask(route: str) -> list[Any]:
+        scores = client.post("/search", json={"query": QUERY, "routes": [f"m:{route}"]})
+        vectors = client.post("/v1/embeddings", json={"model": f"m:{route}", "input": QUERY})
+        return [scores.json()["routes"], vectors.json()["data"]]
+
+    before = ask("mine=0.5,m=0.5")
+    profile = client.headers["X-Profile"]
+    examples = [{**mark, "similar": not mark["similar"]} for mark in marks()["marks"]]
+    sentence_experts.teach(plain, library, examples, name="m", profile=profile)
+    assert ask("mine=0.5,m=0.5") == before
+    for path, asked in (("/search", {"query": QUERY, "routes": ["m:m"]}),
+                        ("/v1/embeddings", {"model": "m:m", "input": QUERY})):  # fmt: skip
+        refused = client.post(path, json=asked)
+        assert refused.status_code == 404
+        assert "'m' is the name of the model, too" in refused.text
+
+
 def test_a_taught_route_takes_no_other_route_beside_it(client: TestClient) -> None:
     post(client, "/marks", marks())
     post(client, "", {"name": "mine"})

@@ -43,16 +43,22 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
     `before` belong to another state of the profile; the unchanged ones are taken.
 
     Attributes:
-        unfit: those that were taught on a route which the model does not have, with the reason.
+        unfit: those that were taught on a route which the model does not have, or that are called as a model
+            without routes is (which that name means), with the reason.
     """
 
     def __init__(self, searcher: Searcher, state: ProfileState, before: TaughtRoutes | None = None) -> None:
-        model_routes = searcher.encoder.routes
+        model_routes, known = searcher.encoder.routes, searcher.encoder.known_routes
         self._searcher = searcher
         self._entries: dict[str, TaughtEntry] = {}
         self.unfit: dict[str, str] = {}
         for name, entry in state.routes.items():
             if name in model_routes:
+                continue
+            if not known.prompts and name == known.model:
+                self.unfit[name] = (
+                    f"{name!r} is the name of the model, too: give the taught route another one"
+                )
                 continue
             try:
                 _find_route(searcher, entry)
@@ -74,10 +80,10 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         return self._fitted[name]
 
     def check(self, route: Any) -> None:
-        """Refuse a route that does not fit the model.
+        """Refuse a route that is among `unfit`.
 
         Raises:
-            UsageError: it was taught on a route that the model does not have.
+            UsageError: it is.
         """
         if isinstance(route, str) and route in self.unfit:
             raise UsageError(f"`route`: {self.unfit[route]}")
