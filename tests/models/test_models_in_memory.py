@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 
+from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.encoding.encode import encode
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.packed_forward import is_packed
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.export.export import export
@@ -20,6 +23,8 @@ from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.sources import name_of
 from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 from sentence_experts.models.surgery.extend import extend
+from sentence_experts.retrieval.search import search
+from sentence_experts.training.run import train
 
 TEXTS = ["Rice needs water to grow.", "A heart beats."]
 
@@ -159,3 +164,23 @@ def test_a_prompt_leaves_room_for_text(model: SentenceTransformer) -> None:
     model.prompts["query"] = "a query about rice and wheat: "
     with pytest.raises(UsageError, match="no room for text beside the prompt's"):
         encode(model, ["rice", "neurons"], route="query")
+
+
+def test_other_modules_for_queries_are_refused(plain_folders: dict[str, Path], tmp_path: Path) -> None:
+    """Routes are prompts: each text would go through the modules of documents."""
+    parts = [[*SentenceTransformer(str(plain_folders["bert"]), device="cpu")] for _ in range(2)]
+    rows = [{"anchor": f"rice {number}", "positive": f"wheat {number}"} for number in range(8)]
+    corpus = write_searched_corpus(tmp_path / "corpus")
+    router = Router.for_query_document(*parts, default_route="document")
+    model = SentenceTransformer(modules=[router], device="cpu")
+    model.save(str(tmp_path / "model"))
+    calls: tuple[Callable[[Any], object], ...] = (
+        load,
+        lambda source: encode(source, ["a text"]),
+        lambda source: search(source, corpus, "a text"),
+        lambda source: train(source, rows, max_steps=1, batch_size=4),
+    )
+    for source in (model, tmp_path / "model"):
+        for call in calls:
+            with pytest.raises(InputError, match="models with a Router, which has other modules"):
+                call(source)

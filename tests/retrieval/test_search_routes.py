@@ -79,18 +79,31 @@ def test_the_route_of_searches_where_none_is_named(
     assert (found.document_route, found.query_route) == expected
 
 
-def test_experts_and_default_routes_need_no_unprompted_papers() -> None:
+@pytest.mark.parametrize("documents", [{"document": "d: "}, {"document": ""}, {"passage": "p: "}])
+@pytest.mark.parametrize("other", [{}, {"other": "o: "}])
+def test_a_default_route_of_queries_is_not_that_of_papers(
+    documents: dict[str, str], other: dict[str, str]
+) -> None:
+    prompts = {"query": "q: ", **documents, **other}
+    (named,) = (name if prompt else None for name, prompt in documents.items())
+    found = find_search_route(KnownRoutes.of("m", prompts, "query"))
+    assert (found.document_route, found.query_route) == (named, "query")
+    assert found == find_search_route(KnownRoutes.of("m", prompts, None), "query")
+
+
+def test_experts_need_no_unprompted_papers() -> None:
     experts = KnownRoutes.of("m", {"query": "q: ", "document": "", "a": "a: "}, None, {"experts": ["e", "f"]})
     assert [route.document_route for route in list_search_routes(experts)] == ["query", "a"]
-    default = KnownRoutes.of("m", {"query": "q: ", "document": ""}, "query")
-    assert find_search_route(default) == SearchRoute("query", "query", "query")
 
 
-def test_queries_with_a_prompt_find_papers_without_one_as_sentence_transformers_does(
-    tmp_path: Path, plain_model: Path
+@pytest.mark.parametrize("default", [None, "query"])
+@pytest.mark.parametrize("document", ["", "passage: "])
+def test_prompts_of_queries_and_papers_are_those_of_sentence_transformers(
+    tmp_path: Path, plain_model: Path, default: str | None, document: str
 ) -> None:
     model = load(plain_model, device="cpu")
-    model.prompts = {"query": "find passages: ", "document": ""}
+    model.prompts = {"query": "find passages: ", "document": document}
+    model.default_prompt_name = default
     searcher = Searcher(BatchEncoder(model), write_corpus(tmp_path), "title")
     blend = searcher.blend()
     (compared,) = searcher.compare(searcher.encode(["rice drought"], blend), blend)

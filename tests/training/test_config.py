@@ -45,6 +45,7 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
         ({"warmup": 0.2, "warmup_steps": 3}, "`warmup` and `warmup_steps`"),
         ({"only_expert": "a", "freeze": "shared"}, "`only_expert` and `freeze`"),
         ({"only_expert": "a", "lora_rank": 2}, "`only_expert` and `lora_rank`"),
+        ({"freeze": "shared", "lora_rank": 2}, "`lora_rank` and `freeze`"),
         ({"temperatures": {"copd": 0.0}}, "`temperatures`: .*greater than 0"),
     ],
 )

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from helpers.saved_weights import weights_of
+from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
@@ -53,6 +55,13 @@ def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:
     every = [load(folder, device="cpu") for folder in sorted(finished.glob("checkpoints/checkpoint-*"))]
     merged = load(finished / "model", device="cpu").encode(text, **routed)
     assert min(np.abs(one.encode(text, **routed) - merged).max() for one in every) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["head", "adapter"])
+def test_heads_and_adapters_are_on_a_base_that_stays(pairs: Pairs, plain_model: Path, kind: Any) -> None:
+    model = extend(plain_model, routes=["crops", "neuro"], kind=kind)
+    with pytest.raises(UsageError, match="`lora_rank`: heads and adapters are trained on a base that stays"):
+        train(model, pairs, SHORT)
 
 
 def test_an_interrupted_run_leaves_no_adapter_in_the_model(

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.base.modules import Router
 from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
 
 from sentence_experts.compat.torch import share_weights
+from sentence_experts.errors import InputError
 
 M = TypeVar("M", bound=SentenceTransformer)
 
@@ -56,6 +58,19 @@ def module_configs(model: SentenceTransformer) -> list[tuple[str, Any]]:
         json.dumps([{}, *configs], sort_keys=True, default=lambda each: type(each).__qualname__)
     )
     return [(type(module).__qualname__, config) for module, config in zip(model, plain, strict=True)]
+
+
+def check_one_way(model: SentenceTransformer) -> None:
+    """Check that queries and documents go through the same modules: routes are prompts, and choose none.
+
+    Raises:
+        InputError: a `Router` chooses by the task of a call.
+    """
+    if any(isinstance(module, Router) for module in model.modules()):
+        raise InputError(
+            "models with a Router, which has other modules for queries than for documents, are not "
+            "supported: encode with their `encode_query` and `encode_document`"
+        )
 
 
 def leaves_prompts_out(model: SentenceTransformer) -> bool:

@@ -283,8 +283,9 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
-    from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
+    from sentence_experts.compat.sentence_transformers import check_one_way, share_all_but_tokenizer
 
+    check_one_way(model)
     has_experts = getattr(model.config, "model_type", None) in MODEL_TYPES
     if config.partial and not has_experts:
         name = next(name for name in LIMITS if getattr(config, name) is not None)

@@ -165,8 +165,8 @@ def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRou
         elif QUERY in pairs and not known.search_routes:
             route = QUERY
     chosen = known.choose(route)
-    if route in pairs:
-        return pairs[route]
+    if chosen in pairs:
+        return pairs[chosen]
     of_documents = (pair for pair in pairs.values() if pair.document_route == chosen)
     return next(of_documents, SearchRoute(chosen or "", chosen, chosen))
 

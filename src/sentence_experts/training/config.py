@@ -162,6 +162,7 @@ class TrainConfig(Config):
             (share and self.warmup_steps is not None, "`warmup` and `warmup_steps`: give one of them"),
             (one_expert and self.freeze != "none", "`only_expert` and `freeze`: only the expert is trained"),
             (one_expert and adapter, "`only_expert` and `lora_rank`: adapters would change every route"),
+            (adapter and self.freeze != "none", "`lora_rank` and `freeze`: adapters change shared weights"),
             (temperature and is_argmax, f"`temperature` {effect}, which uses plain dot products"),
             (self.temperatures and is_learned, f"`temperatures` {effect}, which learns a single one"),
         )
@@ -230,6 +231,7 @@ class FitConfig(Config):
     max_length: int | None = Field(
         None,
         ge=8,
-        description="Maximum number of tokens per text, if the model would read more; the new model keeps it",
+        description="Maximum number of tokens per text, if the model would read more; the new model keeps "
+        "it, so it is not for models with routes",
     )
     seed: Seed = 0

@@ -251,6 +251,14 @@ class _Fit:
                 f"`base`: {name_of(grown)} has experts alone ({', '.join(grown.experts)}), and heads "
                 "are learned on a base: give the model that it was made from, or one with a head or adapter"
             )
+        longest = self.base.max_seq_length
+        if config.max_length is not None and longest is not None:
+            if grown and config.max_length < longest:
+                raise UsageError(
+                    f"`max_length`: the model reads {longest} tokens, and its other routes would change: "
+                    "leave it out"
+                )
+            self.config = config.model_copy(update={"max_length": min(config.max_length, longest)})
 
     def _reason_against(self, route: str) -> str | None:
         """Return why a route cannot be learned, or measured, from the texts that are left."""

@@ -15,7 +15,11 @@ from transformers import PrinterCallback, ProgressCallback, TrainerState, set_se
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
 
 from sentence_experts.compat.messages import hide_messages
-from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
+from sentence_experts.compat.sentence_transformers import (
+    check_one_way,
+    set_tokenizer_limits,
+    tokenizer_limits,
+)
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.lora import add_lora, merge_lora, remove_unmerged_lora
@@ -143,6 +147,7 @@ class Run:
             name = getattr(model, "settings", {})["model"]
             raise UsageError(f"an embedder cannot be trained, only its language model: {name}")
         model = model if model is source else without_float16(model)
+        check_one_way(model)
         self.fingerprint = fingerprint_with_settings(model)
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)

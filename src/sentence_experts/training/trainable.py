@@ -182,6 +182,11 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         raise UsageError(
             "`only_expert`: a learned router may send any text or token to the expert that changes"
         )
+    routed = find_routed_model(model)
+    if config.lora_rank is not None and routed is not None and _are_on_base(routed):
+        raise UsageError(
+            "`lora_rank`: heads and adapters are trained on a base that stays as it is; leave it out"
+        )
     if model.dtype == torch.float16:
         raise UsageError('float16 is too coarse to train in: train `load(model, dtype="float32")`')
     if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
@@ -202,8 +207,7 @@ def freeze_others(model: SentenceTransformer, config: TrainConfig) -> Iterator[l
     """
     before = [(weight, weight.requires_grad) for weight in model.parameters()]
     routed = find_routed_model(model)
-    # Heads and adapters are trained on a base that stays as it is.
-    on_base = routed is not None and any(route.lead is not None for route in routed.routes)
+    on_base = routed is not None and _are_on_base(routed)
     if config.only_expert is None and config.freeze == "none" and not on_base:
         if not any(weight.requires_grad for weight in model.parameters()):
             raise UsageError("nothing is left to train: all weights are frozen, as in a LoRA that was loaded")
@@ -233,6 +237,11 @@ def freeze_others(model: SentenceTransformer, config: TrainConfig) -> Iterator[l
     finally:
         for weight, was_trained in before:
             weight.requires_grad_(was_trained)
+
+
+def _are_on_base(routed: RoutedModel) -> bool:
+    """Return whether there are heads or adapters, which are trained on a base that stays as it is."""
+    return any(route.lead is not None for route in routed.routes)
 
 
 @contextmanager
