@@ -157,13 +157,18 @@ def test_other_routes_and_other_test_texts_leave_stored_vectors_valid(
         assert folder_fingerprint(tmp_path / name, "topic") == folder_fingerprint(folder, "topic"), name
 
 
-def test_other_routes_read_as_many_tokens_as_before(fitted: se.FitResult, plain_model: Path) -> None:
+def test_other_routes_read_as_many_tokens_as_before(
+    fitted: se.FitResult, plain_model: Path, tmp_path: Path
+) -> None:
     length = fitted.model.max_seq_length
     with pytest.raises(se.UsageError, match=rf"`max_length`: the model reads {length} tokens, and its other"):
         se.fit(fitted.model, make_rows(), by=["third=topic"], steps=2, max_length=length - 1)
     for base in (fitted.model, plain_model):
         grown = se.fit(base, make_rows(), by=["third=topic"], steps=2, max_length=10_000).model
         assert grown.max_seq_length == se.load(base, device="cpu").max_seq_length
+    for settings in ({"max_length": 10_000}, {"max_length": length}):  # one request
+        se.fit(fitted.model, make_rows(), out=tmp_path / "out", by=["third=topic"], steps=2, **settings)
+    assert f"max_length: {length}" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> None:

@@ -167,7 +167,8 @@ def add_taught_route(
         else:
             searcher = Searcher(encoder, opened, entry.unit)
             taught = TaughtRoutes(searcher, ProfileState(routes={name: entry}))
-            taught.check(name)
+            if name in taught.unfit:
+                raise UsageError(f"`name`: {taught.unfit[name]}")
             route = taught[name]
         return _with_taught(grown, searcher, route)
 

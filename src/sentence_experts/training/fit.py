@@ -190,7 +190,10 @@ def fit(
     check_apart(out, overwrite, base, table if is_path(table) else None)
     with model_output(out, overwrite) as place:
         job = _Fit(base, table, chosen)
-        identity = {"model": fingerprint_with_settings(job.base), "config": chosen.model_dump(mode="json")}
+        identity = {
+            "model": fingerprint_with_settings(job.base),
+            "config": job.config.model_dump(mode="json"),
+        }
         if place.begin(identity, _hashes_of_inputs(table, chosen)) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
@@ -203,7 +206,7 @@ def fit(
         with place.replacing() as folder:
             write_model(result.model, folder)
             write_json(folder / SETS_FILE, result.sets, sort=False)
-            write_text(folder / CARD, make_usage_card(result.model) + _write_card_section(result, chosen))
+            write_text(folder / CARD, make_usage_card(result.model) + _write_card_section(result, job.config))
         shutil.rmtree(hidden_beside(place.final, ".vectors"), ignore_errors=True)
     return result
 
