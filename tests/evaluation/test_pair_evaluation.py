@@ -332,3 +332,14 @@ def test_the_same_model_is_named_so(pairs_folder, plain_model, tmp_path):
     copies = [copy, shutil.copytree(copy, tmp_path / "other")]
     seeds = evaluate({"base": plain_model, "copies": copies}, pairs_folder, bootstrap=20)
     assert (seeds.settings["same_model"], seeds.differences) == ({"copies": "base"}, ())
+
+
+def test_prompts_that_no_domain_has_are_told(pairs_folder, plain_model, caplog):
+    model = SentenceTransformer(str(plain_model), device="cpu")
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    caplog.set_level("INFO")
+    evaluate(model, pairs_folder, bootstrap=0)
+    assert "texts are encoded without a prompt; `route_map` names one of query, document" in caplog.text
+    caplog.clear()
+    evaluate(model, pairs_folder, bootstrap=0, route_map={"*": "query"})
+    assert "without a prompt" not in caplog.text

@@ -126,7 +126,8 @@ def test_texts_are_sampled_and_the_others_counted():
 def test_routes_with_one_prompt_count_once():
     prompts = {"query": "[A]", "document": "[A]", "a": "[A]", "b": "[B]"}
     known = KnownRoutes("known", prompts, None, ())
-    assert comparable_routes(known) == ["a", "b"]
+    behind = KnownRoutes("known", dict(reversed(prompts.items())), None, ())
+    assert comparable_routes(known) == comparable_routes(behind)[::-1] == ["a", "b"]
     assert comparable_routes(known, ["b", "query"]) == ["b", "query"]
     with pytest.raises(RouteError, match=r"no route 'c'; its routes: a, b, document, query$"):
         comparable_routes(known, ["a", "c"])

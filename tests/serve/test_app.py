@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from fastapi import APIRouter
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 from starlette.testclient import TestClient
 
 import sentence_experts
@@ -211,10 +212,17 @@ def test_shorter_vectors_of_models_that_declare_them(
     whole = plain.encode("a text")
     with client_of({"m": plain}) as client:
         for length in allowed:
-            found = ask(client, dimensions=length).json()["data"][0]["embedding"]
-            cut = whole[:length] / (1 if length == 32 else np.linalg.norm(whole[:length]))
-            np.testing.assert_allclose(found, cut, atol=1e-6)
+            cut, unit = whole[:length], whole[:length] / np.linalg.norm(whole[:length])
+            for normalize, expected in ((None, cut), (False, cut), (True, unit)):
+                answer = ask(client, dimensions=length, normalize=normalize).json()
+                np.testing.assert_allclose(answer["data"][0]["embedding"], expected, atol=1e-6)
         assert [ask(client, dimensions=length).status_code for length in refused] == [400] * len(refused)
+    with client_of({"m": SentenceTransformer(modules=[*plain, Normalize()], device="cpu")}) as client:
+        length = allowed[1]
+        cut = np.linalg.norm(whole[:length]) / np.linalg.norm(whole)
+        for normalize, size in ((None, 1), (True, 1), (False, cut)):
+            answer = ask(client, dimensions=length, normalize=normalize).json()
+            assert np.linalg.norm(answer["data"][0]["embedding"]) == pytest.approx(size, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -497,11 +497,19 @@ def test_a_table_with_a_row_per_label_is_told(caplog: pytest.LogCaptureFixture) 
     assert not caplog.records
 
 
-def test_float16_is_trained_as_float32(minilm: str) -> None:
-    half = se.load(minilm).half()
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_coarse_weights_are_trained_as_float32(minilm: str, dtype: Any) -> None:
+    half = se.load(minilm, dtype=dtype)
     fitted = se.fit(half, make_rows(), by=["topic"], kind="adapter", steps=2)
     assert fitted.model.dtype == torch.float32
-    assert half.dtype == torch.float16
+    assert half.dtype == getattr(torch, dtype)
+
+
+def test_heads_are_learned_on_whole_vectors(minilm: str) -> None:
+    model = se.load(minilm)
+    model.truncate_dim = 16
+    with pytest.raises(se.UsageError, match="`base`: its vectors are cut to 16 numbers"):
+        se.fit(model, make_rows(), by=["topic"])
 
 
 def test_na_is_no_text() -> None:

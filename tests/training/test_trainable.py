@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -174,9 +175,10 @@ def test_a_model_whose_weights_are_all_frozen_is_refused(pairs: Pairs, plain: st
         train(frozen, pairs, SHORT, tmp_path / "run")
 
 
-def test_float16_is_trained_as_float32(pairs: Pairs, plain: str, tmp_path: Path) -> None:
-    half = load(plain).half()
-    with pytest.raises(UsageError, match="float16 is too coarse to train in: train `load"):
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_coarse_weights_are_trained_as_float32(pairs: Pairs, plain: str, tmp_path: Path, dtype: Any) -> None:
+    half = load(plain, dtype=dtype)
+    with pytest.raises(UsageError, match=f"^{dtype} is too coarse to train in: train `load"):
         train(half, pairs, SHORT, tmp_path / "refused")
     half.save(str(tmp_path / "half"))
     train(str(tmp_path / "half"), pairs, SHORT, tmp_path / "run")

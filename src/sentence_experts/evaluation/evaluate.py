@@ -218,9 +218,14 @@ def _open_encoders(
     choose_routes([KnownRoutes.read(run.source) for run in models])  # before anything is loaded
     encoders = [run.open(config, setting_of(run, config.pooling), config.max_length) for run in models]
     found = choose_routes([encoder.known_routes for encoder in encoders])
-    for run, routes in zip(models, found, strict=True):
+    for run, encoder, routes in zip(models, encoders, found, strict=True):
         if len(routes) > 1 and len(taken := set(routes.values())) == 1 and (route := taken.pop()) is not None:
             logger.info(f"{run.label}: route {route} for every domain")
+        if encoder.routes and not any(routes.values()):
+            known = ", ".join(encoder.routes)
+            logger.info(
+                f"{run.label}: no route of {known} for any domain: texts are encoded without a prompt"
+            )
     return {
         run.label: (encoder, routes) for run, encoder, routes in zip(models, encoders, found, strict=True)
     }

@@ -27,6 +27,7 @@ from sentence_experts.evaluation.estimates import holm
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of, states_of_files
 from sentence_experts.evaluation.results import StoredResult, measure_once
 from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.routes.task_types import ROLES
 from sentence_experts.models.sources import check_source
 from sentence_experts.storage import check_apart
 from sentence_experts.tables import Table, is_path
@@ -189,15 +190,16 @@ def chosen_texts(
 
 
 def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -> list[str]:
-    """Return the routes to compare: those wanted, or all, each instruction or token once.
+    """Return the routes to compare: those wanted, or all, each instruction or token once, by its own name.
 
     Raises:
         RouteError: one is unknown, or there are fewer than two.
     """
     for name in wanted or ():
         model.choose(name)
-    # Other names of the default route come first; each prompt keeps its last name.
-    distinct = {prompt: name for name, prompt in model.prompts.items()}
+    # The default route also has the names of both roles.
+    own = {prompt: name for name, prompt in model.prompts.items() if name not in ROLES}
+    distinct = {prompt: own.get(prompt, name) for name, prompt in model.prompts.items()}
     routes = list(dict.fromkeys(wanted or distinct.values()))
     if len(routes) < 2:
         raise RouteError(

@@ -51,7 +51,8 @@ class EmbeddingsRequest(Schema):
     dimensions: Dimensions
     user: str | None = Field(None, description="Not used")
     normalize: bool | None = Field(
-        None, description="Scale vectors to length 1; by default as the server was started"
+        None,
+        description="Scale vectors to length 1; by default as the server was started, or as the model does",
     )
     route: Route
     prompt_name: Route
@@ -72,7 +73,7 @@ async def embeddings(request: Request) -> Response:
     else:
         request.app.state.library.follow()
         embedded = await _embed_taught(request, body, view, {"model": in_name, **routes})
-    normalize = engine.config.normalize if body.normalize is None else body.normalize
+    normalize = (engine.config.normalize or None) if body.normalize is None else body.normalize
     vectors = embedded.finished(body.dimensions, normalize)
     as_base64 = body.encoding_format == "base64"
     data = [_item(number, vector, as_base64) for number, vector in enumerate(vectors)]

@@ -39,7 +39,7 @@ from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
 from sentence_experts.training.route_candidates import choose_kind
-from sentence_experts.training.trainable import without_float16
+from sentence_experts.training.trainable import as_float32
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,7 +241,7 @@ class _Fit:
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
         self.base = base if isinstance(base, SentenceTransformer) else load(base)
         if config.kind != "head":
-            self.base = without_float16(self.base)
+            self.base = as_float32(self.base)
         grown = self.base if isinstance(self.base, ExpertEncoder) else None
         there = {route.name for route in grown.routes} if grown else set()
         if taken := sorted(there & {*self.data.labels}):
@@ -253,6 +253,11 @@ class _Fit:
             raise UsageError(
                 f"`base`: {name_of(grown)} has experts alone ({', '.join(grown.experts)}), and heads "
                 "are learned on a base: give the model that it was made from, or one with a head or adapter"
+            )
+        if config.kind in ("head", "auto") and (cut := self.base.truncate_dim) is not None:
+            raise UsageError(
+                f"`base`: its vectors are cut to {cut} numbers, and heads are learned on whole ones: give "
+                "the model in memory, with `truncate_dim = None`"
             )
         longest = self.base.max_seq_length
         if config.max_length is not None and longest is not None:

@@ -44,11 +44,11 @@ from sentence_experts.training.data import TrainingPart, find_own_routes, open_d
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.result import TrainResult, make_model_card
 from sentence_experts.training.trainable import (
+    as_float32,
     check_settings,
     find_routes,
     freeze_others,
     make_router_loss,
-    without_float16,
 )
 from sentence_experts.training.trainer import (
     BEST_BY,
@@ -146,7 +146,7 @@ class Run:
         if hasattr(model, "check_alpha"):
             name = getattr(model, "settings", {})["model"]
             raise UsageError(f"an embedder cannot be trained, only its language model: {name}")
-        model = model if model is source else without_float16(model)
+        model = model if model is source else as_float32(model)
         check_one_way(model)
         self.fingerprint = fingerprint_with_settings(model)
         self.model, self.parts, self.config = model, parts, config

@@ -158,12 +158,19 @@ def make_router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterL
     return sequence_router_loss(config.router_loss, config.balance_loss or 0.0, config.route_by == "domain")
 
 
-def without_float16(model: SentenceTransformer) -> SentenceTransformer:
-    """Return a model that can be trained: in float16 Adam's squares vanish, and its steps have any size."""
-    if model.dtype != torch.float16:
+def as_float32(model: SentenceTransformer) -> SentenceTransformer:
+    """Return a model that can be trained.
+
+    In float16 Adam's squares vanish, and its steps have any size; in bfloat16 most steps are rounded away.
+    """
+    if (coarse := _coarse_dtype(model)) is None:
         return model
-    logger.info("float16 is too coarse to train in: the weights are trained, and saved, as float32")
+    logger.info(f"{coarse} is too coarse to train in: the weights are trained, and saved, as float32")
     return load(model, dtype="float32")
+
+
+def _coarse_dtype(model: SentenceTransformer) -> str | None:
+    return str(model.dtype).removeprefix("torch.") if model.dtype in (torch.float16, torch.bfloat16) else None
 
 
 def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
@@ -187,8 +194,8 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         raise UsageError(
             "`lora_rank`: heads and adapters are trained on a base that stays as it is; leave it out"
         )
-    if model.dtype == torch.float16:
-        raise UsageError('float16 is too coarse to train in: train `load(model, dtype="float32")`')
+    if coarse := _coarse_dtype(model):
+        raise UsageError(f'{coarse} is too coarse to train in: train `load(model, dtype="float32")`')
     if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
         raise UsageError("`bf16`: there is no GPU here that computes in bfloat16; leave it out")
     for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
