@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.saved_weights import weights_of
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
@@ -187,3 +187,12 @@ def test_coarse_weights_are_trained_as_float32(pairs: Pairs, plain: str, tmp_pat
     weights = dict(before.named_parameters())
     changes = [(each - weights[name].float()).abs().max() for name, each in after.named_parameters()]
     assert 0 < max(changes) <= 3 * SHORT.learning_rate * SHORT.max_steps
+
+
+def test_prompts_of_a_dense_model_can_be_taken_out(pairs: Pairs, plain: str) -> None:
+    model = load(plain)
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    with pytest.raises(RouteError, match=r"it has document, query; `model.prompts = \{\}` takes them out"):
+        train(model, pairs, SHORT)
+    model.prompts = {}
+    assert train(model, pairs, SHORT).history

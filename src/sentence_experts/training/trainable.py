@@ -111,7 +111,9 @@ def _find_prompt(route: TrainedRoute, model: SentenceTransformer) -> str:
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     if prompts and route.name not in prompts:
         known = ", ".join(sorted(prompts))
-        raise RouteError(f"the model has no route for {describe_domain(route.name)}; it has {known}")
+        dense = find_routed_model(model) is None
+        hint = "; `model.prompts = {}` takes them out, to train without prompts" if dense else ""
+        raise RouteError(f"the model has no route for {describe_domain(route.name)}; it has {known}{hint}")
     return prompts.get(route.name, "")
 
 
