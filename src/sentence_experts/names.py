@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_LENGTH, _MAX_SHOWN = 100, 60
-_RESERVED = ("all", "auto", "none")  # as in `route=all`
+ALL_ROUTES = "all"
+_RESERVED = (ALL_ROUTES, "auto", "none")  # as in `route=all`
 
 
 @dataclass(frozen=True)

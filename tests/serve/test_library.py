@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 from starlette.testclient import TestClient
 
 import sentence_experts
@@ -164,6 +165,21 @@ def test_the_base_stands_beside_the_routes(tmp_path: Path, minilm: str) -> None:
     app = sentence_experts.create_app(tmp_path / "m", corpus=corpus.path, base=False)
     with TestClient(app, base_url="http://localhost") as client:
         assert len(client.get("/search/corpus").json()["routes"]) == 1
+
+
+def test_either_route_of_a_pair_names_it(tmp_path: Path, plain: SentenceTransformer) -> None:
+    corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
+    model = sentence_experts.load(plain, device="cpu")
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    app = sentence_experts.create_app({"m": model}, corpus=corpus.path, watch=False)
+    with TestClient(app, base_url="http://localhost") as client:
+        scores = [
+            [hit["score"] for hit in ask(client, query=QUERY, routes=[route])["routes"][0]["hits"]]
+            for route in ("m", "m:query", "m:document")
+        ]
+    assert scores[0] == scores[1] == scores[2]
+    found = sentence_experts.search(model, corpus, QUERY)
+    assert [hit["score"] for hit in found.papers[0]] == pytest.approx(scores[0], abs=1e-5)
 
 
 def test_a_head_that_is_added_is_searched_without_encoding(

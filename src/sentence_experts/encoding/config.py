@@ -8,8 +8,6 @@ from pydantic import Field, field_validator
 
 from sentence_experts.config import BatchSize, Column, Config
 
-ALL_ROUTES = "all"
-
 
 class EncodeConfig(Config):
     """Settings of `encode`."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
 from sentence_experts.encoding.chunks import find_missing_parts
-from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
+from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.text_files import count_rows, find_tables, read_chunks
 from sentence_experts.encoding.vector_files import (
@@ -179,7 +179,7 @@ def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: 
     """
     if not in_folder:
         return {VECTOR: known.choose(names[0] if names else None)}
-    if names == [ALL_ROUTES] and ALL_ROUTES not in known.prompts and known.prompts:
+    if known.prompts and known.means_all(names):
         routes: list[str | None] = list(known.prompts)
     else:
         routes = [known.choose(name) for name in dict.fromkeys(names or (None,))]

@@ -23,8 +23,6 @@ from sentence_experts.storage import RECORD
 if TYPE_CHECKING:
     import pandas as pd
 
-ALL = "all"
-
 
 class IndexConfig(PaperTexts):
     """Settings of `build_index`."""
@@ -149,7 +147,7 @@ def build_index(
 def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
     """Yield the routes of the papers that the settings name."""
     is_free = not config.route and known.default is None and known.share_vectors
-    if is_free or (config.route == [ALL] and ALL not in known.prompts):
+    if is_free or known.means_all(config.route):
         yield from (route.document_route for route in list_search_routes(known))
     elif config.route:
         yield from (find_search_route(known, route).document_route for route in config.route)

@@ -211,7 +211,8 @@ class Library:
                 taught = self.taught(model, profile)
                 if route in taught.unfit:
                     raise RequestError(404, taught.unfit[route], where)
-                if route in taught or "=" in route:
+                # Of a pair, the view has one side's name.
+                if route in taught or "=" in route or route in self._searchers[model][1].encoder.routes:
                     views = {name: self._blended(name, model, route, where, taught)}
             if not views:
                 known = [*self.views, *self.last_taught(profile)]

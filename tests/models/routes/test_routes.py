@@ -7,6 +7,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.routes import UNKNOWN, Route, experts_of, without_inner_route_tokens
 
 ROUTES = (
@@ -114,3 +115,15 @@ def test_a_route_token_inside_a_text_is_not_its_embedding(mixed: SentenceTransfo
         model.get_input_embeddings().weight[copd] += 5
     assert (mixed.encode(text) == before).all()
     assert not (mixed.encode("[COPD] y") == before).all()
+
+
+def test_all_is_a_route_where_one_is_called_so(caplog: pytest.LogCaptureFixture) -> None:
+    alone, both = (
+        KnownRoutes.of("m", dict.fromkeys(names, "[A]"), None) for names in (["all"], ["all", "b"])
+    )
+    none = KnownRoutes.of("m", {"a": "[A]", "b": "[B]"}, None)
+    assert [each.means_all(["all"]) for each in (none, alone)] == [True, False]
+    assert not any(none.means_all(names) for names in (None, [], ["a"], ["all", "a"]))
+    assert not caplog.records
+    assert not both.means_all(["all"])
+    assert "'all' is the route of this name, without the others (b)" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,10 @@ from sentence_experts.models.sources import (
     read_graph,
     source_name,
 )
+from sentence_experts.names import ALL_ROUTES
 from sentence_experts.storage import check_unchanged, check_version, read_json
+
+logger = logging.getLogger(__name__)
 
 SETTINGS = "config_sentence_transformers.json"
 
@@ -145,6 +149,15 @@ class KnownRoutes:
         if route is not None and route not in self.prompts:
             raise RouteError(f"{self.model} has no route {route!r}; its routes: {known}")
         return self.default if route is None else route
+
+    def means_all(self, names: Sequence[str] | None) -> bool:
+        """Return whether names of routes are "all" alone, and no route is called so."""
+        if names is None or [*names] != [ALL_ROUTES]:
+            return False
+        if ALL_ROUTES in self.prompts and len(self.prompts) > 1:
+            others = ", ".join(name for name in self.prompts if name != ALL_ROUTES)
+            logger.warning(f"{self.model}: 'all' is the route of this name, without the others ({others})")
+        return ALL_ROUTES not in self.prompts
 
     def check_loadable(self, names: Sequence[str]) -> None:
         """Check that experts can be found by these names of routes or experts."""
