@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import shutil
 import time
 from dataclasses import replace
@@ -169,7 +170,7 @@ def test_the_base_stands_beside_the_routes(tmp_path: Path, minilm: str) -> None:
 
 def test_either_route_of_a_pair_names_it(tmp_path: Path, plain: SentenceTransformer) -> None:
     corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
-    model = sentence_experts.load(plain, device="cpu")
+    model = copy.deepcopy(plain)
     model.prompts = {"query": "query: ", "document": "passage: "}
     app = sentence_experts.create_app({"m": model}, corpus=corpus.path, watch=False)
     with TestClient(app, base_url="http://localhost") as client:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,14 @@ def test_parts_of_other_settings_are_removed(tmp_path: Path):
     assert not PartStore.open(tmp_path, {"model": "b"}, ".txt").is_done(0)
     assert [file.name for file in tmp_path.iterdir()] == ["settings.json"]
     assert json.loads((tmp_path / "settings.json").read_text())["parts_of"] == {"model": "b"}
+
+
+def test_a_part_that_was_copied_from_other_settings_is_not_there(tmp_path: Path):
+    one, other = (PartStore.open(tmp_path / name, {"model": name}, ".txt") for name in ("a", "b"))
+    write(one, 0, "a")
+    for file in one.folder.glob("000000*"):
+        shutil.copy(file, other.folder)
+    assert (one.is_done(0), other.is_done(0)) == (True, False)
 
 
 def test_folder_without_readable_settings_is_emptied(tmp_path: Path):

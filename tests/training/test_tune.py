@@ -139,6 +139,18 @@ def test_failed_trial_is_recorded_and_the_search_continues(
         tune(experts_model, pairs, space=hopeless, trials=1, **shared)
 
 
+def test_trials_that_learn_nothing_are_told(
+    pairs: Pairs, experts_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rates: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1.0]}}
+    shared = {name: value for name, value in SHARED.items() if name != "learning_rate"}
+    tune(experts_model, pairs, space=rates, trials=1, **shared | {"batch_size": 8})
+    assert "no trial was better than the model before training" in caplog.text
+    caplog.clear()
+    tune(experts_model, pairs, space=SPACE, trials=1, **SHARED)
+    assert "no trial was better" not in caplog.text
+
+
 def test_a_full_disk_fails_no_setting(
     pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,8 @@ def evaluate(
     Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with the route
     of its domain if the model has routes; the score of a pair is the cosine. The results cover all pairs, the
     mean of the domains and each domain, with 95% intervals over papers and seeds. Every model is compared
-    with every other one. A model with one route is given that route for every domain.
+    with every other one. A model of experts with one route is given that route for every domain; a dense
+    model whose prompts are none of the domains' encodes without one, which is told.
 
     Tasks: mteb's protocol, on its tasks from the hub or on the test sets of a tasks folder. The route of a
     text follows the type of its task; --route-map changes that. Finished measurements are not repeated.

@@ -21,9 +21,9 @@ _HASHES = ".sha256.json"
 class PartStore:
     """Parts of one result, each written whole or not at all and used only under the same settings.
 
-    `settings.json` in the folder holds all settings. The hashes of a part's files stand beside them, so that
-    a damaged part is made again. The store is a plain value that can be sent to worker processes. It takes no
-    lock: lock the result while it is made.
+    `settings.json` in the folder holds all settings. Its hash, and those of a part's files, stand beside the
+    part, so that one that is damaged, or of other settings, is made again. The store is a plain value that
+    can be sent to worker processes. It takes no lock: lock the result while it is made.
 
     Attributes:
         folder: the folder, which contains nothing but the parts.
@@ -57,6 +57,9 @@ class PartStore:
         """Return whether the part is there, with the bytes that were written."""
         try:
             hashes = read_json(self.path(key, _HASHES))
+            settings = self._hash_settings()
+            if hashes.pop(SETTINGS, settings) != settings:  # parts of earlier versions lack it
+                return False
             return self.suffix in hashes and all(
                 sha256_file(self.path(key, suffix)) == digest for suffix, digest in hashes.items()
             )
@@ -71,7 +74,11 @@ class PartStore:
             if suffix in (None, self.suffix):
                 files = {each: self.path(key, each) for each in self.others} | {self.suffix: temporary}
                 hashes = {each: sha256_file(file) for each, file in files.items() if file.exists()}
-                self.path(key, _HASHES).write_text(json.dumps(hashes), encoding="utf-8")
+                content = json.dumps({SETTINGS: self._hash_settings(), **hashes})
+                self.path(key, _HASHES).write_text(content, encoding="utf-8")
+
+    def _hash_settings(self) -> str:
+        return sha256_file(self.folder / SETTINGS)
 
     def keys(self, suffix: str | None = None) -> list[str]:
         """Return the keys of all parts, or of all files with `suffix`, sorted; numbers as numbers."""

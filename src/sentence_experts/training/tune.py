@@ -189,7 +189,7 @@ def _run_trials(
     place: Output,
 ) -> list[Trial]:  # fmt: skip
     """Make the trials, each with the `shared` settings and those it draws; a finished one is only read."""
-    trials, out = list[Trial](), place.path
+    trials, out, learned = list[Trial](), place.path, False
     # Those of an earlier search with more trials count too: its best one stays the best.
     finished = [int(each.parent.name) + 1 for each in (out / TRIALS).glob(f"[0-9]*/{RUN_FILE}")]
     count = max(config.trials, *finished, 0)
@@ -221,6 +221,9 @@ def _run_trials(
                 "trials cannot be compared: the validation pairs are all linked or all not"
             )
         trials.append(Trial(number, drawn, result.validation, result.steps))
+        learned |= result.kept_step > 0
+    if not learned:
+        logger.warning("no trial was better than the model before training: its figure is that of the best")
     return trials
 
 

@@ -28,7 +28,7 @@ from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, TaskEvaluation, join_runs
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
 from sentence_experts.evaluation.results import library_versions
-from sentence_experts.storage import sha256_file, temporary_folder, write_text
+from sentence_experts.storage import sha256_file, sha256_text, temporary_folder, write_text
 from sentence_experts.tasks.dataset import Tasks
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def _read_cached(
     if not path.exists():
         return None
     if is_new:
-        write_text(record, sha256_file(path))
+        write_text(record, _hash_result(path, meta))
     try:
-        if not is_new and record.exists() and record.read_text(encoding="utf-8") != sha256_file(path):
+        if not is_new and record.exists() and record.read_text(encoding="utf-8") != _hash_result(path, meta):
             raise ValueError("changed since it was written")
         result = TaskResult.from_disk(path)
     except (ValueError, KeyError, OSError):
@@ -146,6 +146,10 @@ def _read_cached(
         record.unlink(missing_ok=True)
         return None
     return None if result.get_missing_evaluations(task) else result
+
+
+def _hash_result(path: Path, meta: ModelMeta) -> str:
+    return sha256_text(meta.name or "", meta.revision or "", sha256_file(path))
 
 
 def _measure_task(

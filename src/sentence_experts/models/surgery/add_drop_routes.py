@@ -203,9 +203,10 @@ def with_heads(
         head, (weight, bias) = encoder.head(name), map(np.asarray, values)
         shapes = tuple(head.weight.shape), tuple(head.bias.shape)
         if (weight.shape, bias.shape) != shapes:
+            cut = " (`truncate_dim` cuts vectors, and heads map whole ones)" if encoder.truncate_dim else ""
             raise UsageError(
                 f"head {name!r}: weight of shape {weight.shape} and bias of shape {bias.shape}, "
-                f"not {shapes[0]} and {shapes[1]}"
+                f"not {shapes[0]} and {shapes[1]}{cut}"
             )
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
             raise UsageError(f"head {name!r} has numbers that are not finite")
