@@ -174,8 +174,6 @@ def test_other_modules_for_queries_are_refused(plain_folders: dict[str, Path], t
     router = Router.for_query_document(*parts, default_route="document")
     model = SentenceTransformer(modules=[router], device="cpu")
     model.save(str(tmp_path / "model"))
-    one_way = SentenceTransformer(modules=[Router({"text": parts[0]})], device="cpu")
-    assert (encode(one_way, ["a text"]) == one_way.encode(["a text"])).all()
     calls: tuple[Callable[[Any], object], ...] = (
         load,
         lambda source: encode(source, ["a text"]),
@@ -184,5 +182,5 @@ def test_other_modules_for_queries_are_refused(plain_folders: dict[str, Path], t
     )
     for source in (model, tmp_path / "model"):
         for call in calls:
-            with pytest.raises(InputError, match="models with a Router, which has other modules"):
+            with pytest.raises(InputError, match="models with a Router, which may have other modules"):
                 call(source)

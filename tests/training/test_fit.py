@@ -507,6 +507,8 @@ def test_coarse_weights_are_trained_as_float32(minilm: str, dtype: Any) -> None:
 
 def test_heads_are_learned_on_whole_vectors(minilm: str) -> None:
     model = se.load(minilm)
+    model.truncate_dim = model.get_embedding_dimension()
+    se.fit(model, make_rows(), by=["topic"], steps=2)
     model.truncate_dim = 16
     with pytest.raises(se.UsageError, match="`base`: its vectors are cut to 16 numbers"):
         se.fit(model, make_rows(), by=["topic"])

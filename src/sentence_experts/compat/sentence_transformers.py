@@ -66,14 +66,11 @@ def check_one_way(model: SentenceTransformer) -> None:
     Raises:
         InputError: a `Router` chooses by the task of a call.
     """
-    for module in model.modules():
-        if isinstance(module, Router) and len(module.sub_modules) > 1:
-            tasks = {*module.sub_modules} | {task for task, _ in module.route_mappings if task}
-            if tasks & {"query", "document"}:
-                raise InputError(
-                    "models with a Router, which has other modules for queries than for documents, are not "
-                    "supported: encode with their `encode_query` and `encode_document`"
-                )
+    if any(isinstance(module, Router) for module in model.modules()):
+        raise InputError(
+            "models with a Router, which may have other modules for queries than for documents, are not "
+            "supported: encode with their `encode_query` and `encode_document`"
+        )
 
 
 def leaves_prompts_out(model: SentenceTransformer) -> bool:

@@ -57,13 +57,11 @@ class Embedded:
     def finished(self, dimensions: int | None, normalize: bool | None) -> NDArray[np.float32]:
         """Return vectors, (texts, dimensions), cut to `dimensions`.
 
-        They have length 1 if `normalize`, or, where that is None, if the model gave them length 1.
+        They have length 1 if `normalize`, or, where that is None, if the model normalizes vectors.
         """
         vectors: NDArray[np.float32] = np.stack(self.vectors)
         if dimensions not in (None, self.served.dimension):
-            if normalize is None:
-                lengths = np.linalg.norm(vectors, axis=1)
-                normalize = bool(np.isclose(lengths, 1, atol=0.01).all())  # as far as bfloat16 has it
+            normalize = self.served.normalizes if normalize is None else normalize
             vectors = vectors[:, :dimensions]
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

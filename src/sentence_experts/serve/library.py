@@ -211,9 +211,12 @@ class Library:
                 taught = self.taught(model, profile)
                 if route in taught.unfit:
                     raise RequestError(404, taught.unfit[route], where)
-                # Of a pair, the view has one side's name.
-                if route in taught or "=" in route or route in self._searchers[model][1].encoder.routes:
+                if route in taught or "=" in route:
                     views = {name: self._blended(name, model, route, where, taught)}
+                elif route in self._searchers[model][1].encoder.routes:  # a pair has one side's name
+                    blend = self._searchers[model][1].blend(route)
+                    of_model = (view for view in self.views.values() if view.served.name == model)
+                    views = {view.name: view for view in of_model if view.blend == blend}
             if not views:
                 known = [*self.views, *self.last_taught(profile)]
                 raise RequestError(404, f"no route {name!r}; there are {', '.join(known)}", where)

@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sentence_experts.encoding.encoder import BatchEncoder, runtime_of
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig
@@ -55,6 +57,7 @@ class ServedModel:
         encoder: wrapper that names the model's parts, and its routes.
         tokenizer: tokenizer that counts and shows tokens; the text encoder's cuts and pads.
         created: time of loading, in seconds since 1970.
+        normalizes: whether a model with shorter vectors gives whole ones of length 1.
     """
 
     def __init__(self, name: str, model: SentenceTransformer | OnnxEncoder) -> None:
@@ -76,6 +79,7 @@ class ServedModel:
         self.known = self.encoder.known_routes
         for prompt in self.known.prompts.values():
             self.encoder.check_room(prompt)
+        self.normalizes = self.shorter != frozenset() and self._gives_unit_vectors()
 
     @cached_property
     def shorter(self) -> frozenset[int] | None:
@@ -84,6 +88,11 @@ class ServedModel:
         if lengths := getattr(config, "matryoshka_dimensions", None):
             return frozenset(int(each) for each in lengths)
         return None if getattr(config, "is_matryoshka", False) else frozenset()
+
+    def _gives_unit_vectors(self) -> bool:
+        texts, route = ["a text", "other words than those"], next(iter(self.known.prompts), None)
+        lengths = np.linalg.norm(self.encoder.encode(texts, route), axis=1)
+        return bool(np.isclose(lengths, 1, atol=0.01).all())  # as exact as bfloat16 is
 
     def beside(self) -> Any:
         """Return the model with another tokenizer, for use beside the server's batches."""

@@ -254,7 +254,8 @@ class _Fit:
                 f"`base`: {name_of(grown)} has experts alone ({', '.join(grown.experts)}), and heads "
                 "are learned on a base: give the model that it was made from, or one with a head or adapter"
             )
-        if config.kind in ("head", "auto") and (cut := self.base.truncate_dim) is not None:
+        cut, width = self.base.truncate_dim, getattr(self.base.config, "hidden_size", 0)
+        if config.kind in ("head", "auto") and cut is not None and cut < width:
             raise UsageError(
                 f"`base`: its vectors are cut to {cut} numbers, and heads are learned on whole ones: give "
                 "the model in memory, with `truncate_dim = None`"

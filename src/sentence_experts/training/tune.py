@@ -222,7 +222,7 @@ def _run_trials(
             )
         trials.append(Trial(number, drawn, result.validation, result.steps))
         learned |= result.kept_step > 0
-    if not learned:
+    if not learned and any(trial.best is not None for trial in trials):
         logger.warning("no trial was better than the model before training: its figure is that of the best")
     return trials
 

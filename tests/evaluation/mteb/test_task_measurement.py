@@ -13,6 +13,7 @@ from helpers.task_samples import make_task_model, make_tasks_folder
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.report.write import write_report
+from sentence_experts.storage import sha256_file
 
 ONLY = ("sts", "same")
 
@@ -86,6 +87,21 @@ def test_damaged_result_is_measured_again(task_model, tasks_folder, tmp_path, ca
         file.write_text(damaged)
         assert measured(task_model, tasks_folder, tmp_path, only=("sts",)).models == first.models
         assert "not readable, sts.papers is measured again" in capsys.readouterr().err
+
+
+def test_a_result_of_another_model_is_measured_again(task_model, tasks_folder, tmp_path, capsys, plain_model):
+    first = measured(task_model, tasks_folder, tmp_path, only=("sts",))
+    (file,) = (tmp_path / "mteb").rglob("sts.papers.json")
+    record = file.with_name(f"{file.name}.sha256")
+    record.write_text(sha256_file(file))  # as earlier versions wrote it
+    assert measured(task_model, tasks_folder, tmp_path, only=("sts",)).models == first.models
+    assert "1 of 1 tasks were already measured" in capsys.readouterr().err
+    make_task_model(tmp_path / "other", plain_model, seed=7)
+    measured(tmp_path / "other", tasks_folder, tmp_path, only=("sts",))
+    (other,) = {*(tmp_path / "mteb").rglob("sts.papers.json")} - {file}
+    for each in (other, other.with_name(f"{other.name}.sha256")):
+        shutil.copy(each, file.with_name(each.name))
+    assert measured(task_model, tasks_folder, tmp_path, only=("sts",)).models == first.models
 
 
 def test_task_without_data_is_left_out(task_model, tmp_path, capsys):

@@ -133,7 +133,8 @@ def _read_cached(
     if is_new:
         write_text(record, _hash_result(path, meta))
     try:
-        if not is_new and record.exists() and record.read_text(encoding="utf-8") != _hash_result(path, meta):
+        hashes = (_hash_result(path, meta), sha256_file(path))  # the latter is of earlier versions
+        if not is_new and record.exists() and record.read_text(encoding="utf-8") not in hashes:
             raise ValueError("changed since it was written")
         result = TaskResult.from_disk(path)
     except (ValueError, KeyError, OSError):
