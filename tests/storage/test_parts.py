@@ -44,12 +44,13 @@ def test_parts_of_other_settings_are_removed(tmp_path: Path):
     assert json.loads((tmp_path / "settings.json").read_text())["parts_of"] == {"model": "b"}
 
 
-def test_a_part_that_was_copied_from_other_settings_is_not_there(tmp_path: Path):
+def test_a_part_that_was_copied_from_elsewhere_is_not_there(tmp_path: Path):
     one, other = (PartStore.open(tmp_path / name, {"model": name}, ".txt") for name in ("a", "b"))
     write(one, 0, "a")
     for file in one.folder.glob("000000*"):
         shutil.copy(file, other.folder)
-    assert (one.is_done(0), other.is_done(0)) == (True, False)
+        shutil.copy(file, one.folder / file.name.replace("0", "1"))
+    assert (one.is_done(0), one.is_done(111111), other.is_done(0)) == (True, False, False)
 
 
 def test_folder_without_readable_settings_is_emptied(tmp_path: Path):

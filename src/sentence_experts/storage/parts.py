@@ -11,19 +11,19 @@ from typing import Any
 
 from sentence_experts.errors import InputError
 from sentence_experts.storage.files import read_json, remove, replacing, write_json
-from sentence_experts.storage.hashes import sha256_file
+from sentence_experts.storage.hashes import sha256_file, sha256_text
 
 SETTINGS = "settings.json"
-_HASHES = ".sha256.json"
+_HASHES, _PLACE = ".sha256.json", "place"
 
 
 @dataclass(frozen=True)
 class PartStore:
     """Parts of one result, each written whole or not at all and used only under the same settings.
 
-    `settings.json` in the folder holds all settings. Its hash, and those of a part's files, stand beside the
-    part, so that one that is damaged, or of other settings, is made again. The store is a plain value that
-    can be sent to worker processes. It takes no lock: lock the result while it is made.
+    `settings.json` in the folder holds all settings. A hash of them and of the part's name, and those of its
+    files, stand beside the part: one that is damaged, or was copied from elsewhere, is made again. The store
+    is a plain value that can be sent to worker processes. It takes no lock: lock the result while it is made.
 
     Attributes:
         folder: the folder, which contains nothing but the parts.
@@ -57,8 +57,8 @@ class PartStore:
         """Return whether the part is there, with the bytes that were written."""
         try:
             hashes = read_json(self.path(key, _HASHES))
-            settings = self._hash_settings()
-            if hashes.pop(SETTINGS, settings) != settings:  # parts of earlier versions lack it
+            place = self._hash_place(key)
+            if hashes.pop(_PLACE, place) != place:  # parts of earlier versions lack it
                 return False
             return self.suffix in hashes and all(
                 sha256_file(self.path(key, suffix)) == digest for suffix, digest in hashes.items()
@@ -74,11 +74,12 @@ class PartStore:
             if suffix in (None, self.suffix):
                 files = {each: self.path(key, each) for each in self.others} | {self.suffix: temporary}
                 hashes = {each: sha256_file(file) for each, file in files.items() if file.exists()}
-                content = json.dumps({SETTINGS: self._hash_settings(), **hashes})
+                content = json.dumps({_PLACE: self._hash_place(key), **hashes})
                 self.path(key, _HASHES).write_text(content, encoding="utf-8")
 
-    def _hash_settings(self) -> str:
-        return sha256_file(self.folder / SETTINGS)
+    def _hash_place(self, key: str | int) -> str:
+        """Return a hash of the settings and of the part's name: its files belong to no other part."""
+        return sha256_text(sha256_file(self.folder / SETTINGS), self.path(key).name)
 
     def keys(self, suffix: str | None = None) -> list[str]:
         """Return the keys of all parts, or of all files with `suffix`, sorted; numbers as numbers."""
