@@ -468,7 +468,8 @@ def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:
     with pytest.raises(InputError, match="similar"):
         read_marks([{"paper": "10.1/x"}])
     empty = {"paper": "10.1/x", "similar": "NA", "query": "NA"}  # as R writes empty cells
-    assert read_marks([empty, empty | {"similar": "yes"}])[0] == [Mark(paper="10.1/x", similar=True)]
+    blank = dict.fromkeys(empty)
+    assert read_marks([empty, empty | {"similar": "yes"}, blank])[0] == [Mark(paper="10.1/x", similar=True)]
     for name in ("all", "a=b", "x" * 101, ""):
         with pytest.raises(UsageError, match="name"):
             teach(str(plain_model), corpus, examples(), name=name)

@@ -207,6 +207,8 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
                 raise row
             cells = (strip_text(unquoted(as_text(row.get(each)) or "")) for each in names)
             paper, given, query, like, sampled = cells
+            if not any((paper, given, query, like, sampled)):  # as spreadsheets write at the end
+                continue
             similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
             if not paper:
                 raise BadRowError("give a `paper`")
