@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,7 +93,7 @@ def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
     lines = tmp_path / "citations.jsonl"
     lines.write_text('{"citing": "a", "cited": "f"}\nnot json\n[1]\n{"citing": "", "cited": "a"}\n')
     corpus = import_corpus(out=tmp_path / "out", papers=table, citations=lines)
-    assert {paper["paper_id"] for paper in papers(corpus)} == {"a", "f"}
+    assert {paper["paper_id"] for paper in papers(corpus)} == {"a", "e", "f"}
     assert links(corpus) == [("a", "f")]
     assert [(line["source"], line["record"]) for line in rejected(corpus)] == [
         *(("citations.jsonl", f"row {row}") for row in (2, 3, 4)),
@@ -101,7 +102,8 @@ def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
     assert rejected(corpus)[-1]["detail"] == "retracted is 'maybe'; write yes or no"
     broken = ["citations.jsonl row 2", "citations.jsonl row 3", "papers.csv row 4"]
     assert {f"{each['source']} {each['record']}": each["reason"] for each in rejected(corpus)} == {
-        "citations.jsonl row 4": "bad-row", **{f"papers.csv row {row}": "bad-row" for row in (2, 3, 5, 7)},
+        "citations.jsonl row 4": "bad-row", **{f"papers.csv row {row}": "bad-row" for row in (2, 3, 7)},
+        "papers.csv row 5": "unreadable-year",
         **dict.fromkeys(broken, "broken-row"),
     }  # fmt: skip
 
@@ -328,3 +330,32 @@ def test_references_without_ids_are_not_doubled_by_adding_their_table_again(tmp_
     assert corpus.manifest["counts"]["citations"] == 6
     more = pd.DataFrame([{"citing": "a", "cited": "c"}, *rows])
     assert add_to_corpus(corpus, papers=works, citations=more).manifest["counts"]["citations"] == 7
+
+
+def test_years_and_brackets_in_words_lose_no_paper(caplog: pytest.LogCaptureFixture) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "title": "Rice", "year": "in press", "authors": "[No author name available]"},
+        {"id": "b", "title": "Wheat", "year": "n.d.", "keywords": "[18F]FDG; [i]"},
+        {"id": "c", "title": "Oats", "year": "2019?", "keywords": '["x", "y"]'},
+    ]
+    corpus = import_corpus(papers=rows)
+    papers = corpus.to_pandas().set_index("title")
+    assert papers["year"].to_dict() == pytest.approx(
+        {"Rice": np.nan, "Wheat": np.nan, "Oats": 2019}, nan_ok=True
+    )
+    assert [*papers.loc["Rice", "authors"]] == []
+    assert [[*papers.loc[title, "keywords"]] for title in ("Wheat", "Oats")] == [
+        ["[18F]FDG", "[i]"],
+        ["x", "y"],
+    ]
+    assert corpus.manifest["counts"]["rejected"] == {"unreadable-year": 2}
+    assert not caplog.records
+
+
+def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        {"id": "a", "title": "Rice", "keywords": '["x", y]'},
+        {"id": "b", "title": "Wheat", "keywords": "x"},
+    ]
+    import_corpus(papers=rows)
+    assert "set aside are 1 rows, the first row 1: not a JSON array" in caplog.text

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
@@ -436,3 +437,34 @@ def test_a_language_model_that_was_replaced_after_it_was_loaded_gives_no_hash(ol
     (base / "config.json").touch()
     assert again.with_parts("rw").base_fingerprint == known
     assert again.with_prompt("none").base_fingerprint == known
+
+
+@pytest.mark.parametrize("change", ["weights", "adapter"])
+def test_a_language_model_that_was_changed_in_memory_is_another(
+    tmp_path: Path, olmoe: Path, change: str
+) -> None:
+    texts = ["rice and wheat", "neurons"]
+    changed, plain = (
+        MoeEmbedder(olmoe, parts="rw", device="cpu", cache=tmp_path / "cache") for _ in range(2)
+    )
+    before = plain.encode(texts)
+    assert changed.fingerprint == plain.fingerprint
+    if change == "weights":
+        with torch.no_grad():
+            for weight in changed.parameters():
+                weight.mul_(1.5)
+    else:
+        from peft import LoraConfig
+
+        changed.reader.auto_model.add_adapter(
+            LoraConfig(target_modules=["q_proj"], init_lora_weights=False, r=2), "one"
+        )
+    assert changed.fingerprint != plain.fingerprint
+    assert np.abs(changed.encode(texts) - before).max() > 1e-3, "states of the cache are not its own"
+    assert np.array_equal(plain.encode(texts), before)
+    with pytest.raises(UsageError, match="the language model was changed in memory"):
+        changed.save(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    half = plain.with_parts("hs").bfloat16()
+    half.save(str(tmp_path / "half"))
+    assert np.abs(load(tmp_path / "half", device="cpu").encode(texts) - half.encode(texts)).max() < 2e-3

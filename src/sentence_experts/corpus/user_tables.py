@@ -69,6 +69,7 @@ _COLUMNS = {
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
+_BROKEN_ARRAY = re.compile(r"""\[\s*["'{\[].*\]""", re.DOTALL)  # "[No author name available]" is a text
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
 
@@ -147,6 +148,7 @@ class UserTable:
         at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART
         rows = enumerate(read_rows(self.table), start=1)
         first_rows: dict[str, int] = {}
+        left_out = list[Rejection]()
         # Rows of parts that are there are read again, for their ids.
         for part_number, group in enumerate(split_into_groups(rows, at_once)):
             part = CorpusPart(first_source, part_number)
@@ -168,8 +170,14 @@ class UserTable:
                     reason = "broken-row" if row is error else "bad-row"
                     bad = Rejection(self.name, None, f"row {number}", reason, str(error))
                     part.rejections.append(bad)
+            left_out += [each for each in part.rejections if each.reason in ("broken-row", "bad-row")]
             if not parts.is_done(part_key(first_source, part_number)):
                 part.write(parts)
+        if left_out:
+            first = left_out[0]
+            logger.warning(
+                f"{self.name}: set aside are {len(left_out):,} rows, the first {first.record}: {first.detail}"
+            )
 
 
 def _check(table: Table, kind: str) -> dict[str, str]:
@@ -205,7 +213,8 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
     fields["abstract"] = clean_abstract(fields["abstract"])
-    year = _parse_year(row.get("year"))
+    stated_year = _clean_text(row.get("year"))
+    year = year_in(stated_year)
     stated_ids = [(name, each) for name in _NAMING if (each := _clean_identifier(row.get(name)))]
     # "n/a" and "in press" are no DOIs.
     own = next((each for name, each in stated_ids if name in _OWN_IDS or _is_identifier(name, each)), None)
@@ -231,6 +240,9 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     if stated and doi is None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
+    if stated_year and year is None:  # such as "in press"
+        detail = f"of the paper {own[:SHOWN]}: {stated_year[:SHOWN]}"
+        part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-year", detail))
     others = dict[str, Any]()
     for name in ("pmid", "pmcid", "openalex"):
         given = _clean_identifier(row.get(name)) or ""
@@ -272,7 +284,9 @@ def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: boo
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
     names = _parse_identifiers(cited, digits_are_pmids) if cited else Identifiers()
-    citation = Citation(**names._asdict(), title=title, year=_parse_year(row.get("cited_year")), other=cited)
+    citation = Citation(
+        **names._asdict(), title=title, year=year_in(_clean_text(row.get("cited_year"))), other=cited
+    )
     part.add_citation(citing, _parse_identifiers(citing, digits_are_pmids).name(), number, citation)
 
 
@@ -290,20 +304,10 @@ def _clean_identifier(value: Any) -> str | None:
     return clean(as_identifier(value) or "")
 
 
-def _parse_year(value: Any) -> int | None:
-    text = _clean_text(value)
-    if not text:
-        return None
-    year = year_in(text)
-    if year is None:
-        raise BadRowError(f"{text[:40]!r} is not a year")
-    return year
-
-
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
         listed = parse_list(value)
-        if listed is None and value.strip().startswith("[") and value.strip().endswith("]"):
+        if listed is None and _BROKEN_ARRAY.fullmatch(value.strip()):
             raise BadRowError(f"not a JSON array: {value[:60]!r}")
         value = _LIST_SEPARATOR.split(value) if listed is None else listed
     if value is not None and not isinstance(value, list):

@@ -16,7 +16,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
 from sentence_experts.compat.sentence_transformers import prompt_of
-from sentence_experts.compat.torch import share_weights
+from sentence_experts.compat.torch import KnownWeights, share_weights
+from sentence_experts.compat.transformers import describe_layers
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
@@ -56,6 +57,10 @@ CACHE_DTYPE = np.float16
 EMBEDDER = "embedder"  # name of this kind of output
 # Values of alpha to try; 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+
+
+def _may_go(name: str) -> bool:
+    return False  # the weights of a language model stay
 
 
 class AlphaChoice(NamedTuple):
@@ -130,6 +135,11 @@ class MoeEmbedder(SentenceTransformer):
             "quantize": reader.quantize,
         }
         self._files, self.fitted = files, fitted
+        # Of weights that wait elsewhere, or were quantized, none is there to compare.
+        self._loaded = (
+            None if placed else (describe_layers(self), KnownWeights(self._parameters_here(), _may_go))
+        )
+        self._dtype = self.dtype
         self._set_parts(config.parts, config.alpha)
         self.eval()
 
@@ -143,6 +153,11 @@ class MoeEmbedder(SentenceTransformer):
         if out.exists() and not is_embedder(out) and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and holds no embedder; choose another folder")
         with output(out, EMBEDDER, overwrite=True) as place:
+            if not self._is_as_loaded():
+                raise UsageError(
+                    "the language model was changed in memory, and an embedder's folder only names it: save "
+                    "the language model, and make an embedder of that"
+                )
             place.begin({"model": self.fingerprint})
             self.save_to(place)
 
@@ -155,6 +170,8 @@ class MoeEmbedder(SentenceTransformer):
             PROMPTS: dict(self.prompts),
             DEFAULT: self.default_prompt_name,
         }
+        if self.dtype != self._dtype:
+            settings["dtype"] = str(self.dtype).removeprefix("torch.")
         if self.chosen_on:
             settings[CHOSEN] = self.chosen_on
         with place.replacing() as folder:
@@ -184,13 +201,27 @@ class MoeEmbedder(SentenceTransformer):
             self._opened = (cache, settings), TextCache(Path(cache), "states", settings, CACHE_DTYPE)
         return self._opened[1]
 
-    @cached_property
+    @property
     def base_fingerprint(self) -> str:
-        """The hash of the language model's folder, of its commit on the hub, or of its weights.
+        """The hash of the language model's folder, of its commit on the hub, or, if changed, of its weights.
 
         Raises:
             InputError: the folder is another one than that which was loaded.
         """
+        return self._source_fingerprint if self._is_as_loaded() else weights_fingerprint(self)
+
+    def _is_as_loaded(self) -> bool:
+        """Return whether the weights and layers are those that were loaded, as far as can be seen."""
+        if self._loaded is None:
+            return True
+        layers, weights = self._loaded
+        return layers == describe_layers(self) and weights.are(self._parameters_here())
+
+    def _parameters_here(self) -> dict[str, torch.Tensor]:
+        return {name: weight for name, weight in self.named_parameters() if not weight.is_meta}
+
+    @cached_property
+    def _source_fingerprint(self) -> str:
         place = self.reader.name
         commit = hub_commit(place, self.settings["revision"])
         if commit is None and not Path(place).is_dir():
@@ -252,8 +283,8 @@ class MoeEmbedder(SentenceTransformer):
 
     def _share(self, **changed: torch.nn.Module) -> MoeEmbedder:
         other = share_weights(self, **changed)
-        if "base_fingerprint" in self.__dict__:  # the same for all parts and prompts
-            other.base_fingerprint = self.base_fingerprint
+        if "_source_fingerprint" in self.__dict__:  # the same for all parts and prompts
+            other._source_fingerprint = self._source_fingerprint
         return other
 
     def with_cache(self, cache: Path) -> MoeEmbedder:
