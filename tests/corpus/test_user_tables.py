@@ -352,10 +352,19 @@ def test_years_and_brackets_in_words_lose_no_paper(caplog: pytest.LogCaptureFixt
     assert "set aside" not in caplog.text
 
 
+def test_a_citation_stays_without_a_year_that_cannot_be_read() -> None:
+    papers = [{"id": name, "title": name} for name in "ab"]
+    citations = [{"citing": "a", "cited": "b", "cited_year": "in press"}]
+    corpus = import_corpus(papers=papers, citations=citations)
+    assert (links(corpus), corpus.manifest["counts"]["rejected"]) == ([("a", "b")], {"unreadable-year": 1})
+
+
 def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rows = [
         {"id": "a", "title": "Rice", "keywords": '["x", y]'},
         {"id": "b", "title": "Wheat", "keywords": "x"},
     ]
-    import_corpus(papers=rows)
+    for cell in ("[Smith, J.; Doe, A.]", "[10.1000/a, 10.1000/b]", "[“a”, “b”]"):
+        rows[0]["keywords"] = cell
+        assert import_corpus(papers=rows).manifest["counts"]["papers"] == 1
     assert "set aside are 1 rows, the first row 1: not a JSON array" in caplog.text

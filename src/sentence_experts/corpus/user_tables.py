@@ -69,7 +69,8 @@ _COLUMNS = {
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
-_BROKEN_ARRAY = re.compile(r"""\[\s*["'{\[].*\]""", re.DOTALL)  # "[No author name available]" is a text
+# "[No author name available]" is a text.
+_BROKEN_ARRAY = re.compile(r"""\[\s*["'“‘{\[].*\]|\[[^][]*[;|][^][]*\]|\[.*\b10\.\d+/.*\]""", re.DOTALL)
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
 
@@ -165,7 +166,7 @@ class UserTable:
                     if self.kind == "papers":
                         _add_paper(part, named, number, self.name, first_rows)
                     else:
-                        _add_citation(part, named, number, self.digits_are_pmids)
+                        _add_citation(part, named, number, self.name, self.digits_are_pmids)
                 except BadRowError as error:
                     reason = "broken-row" if row is error else "bad-row"
                     bad = Rejection(self.name, None, f"row {number}", reason, str(error))
@@ -276,7 +277,7 @@ def _is_identifier(kind: str, value: str) -> bool:
     return is_doi or parse_identifier(value).name() is not None or _NORMALISE[kind](value) is not None
 
 
-def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:
+def _add_citation(part: CorpusPart, row: Row, number: int, table: str, digits_are_pmids: bool) -> None:
     citing, cited = _clean_identifier(row.get("citing")), _clean_identifier(row.get("cited"))
     title = _clean_text(row.get("cited_title"))
     if not citing:
@@ -284,9 +285,12 @@ def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: boo
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
     names = _parse_identifiers(cited, digits_are_pmids) if cited else Identifiers()
-    citation = Citation(
-        **names._asdict(), title=title, year=year_in(_clean_text(row.get("cited_year"))), other=cited
-    )
+    stated_year = _clean_text(row.get("cited_year"))
+    year = year_in(stated_year)
+    if stated_year and year is None:
+        detail = f"of a work that {citing[:SHOWN]} cites: {stated_year[:SHOWN]}"
+        part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-year", detail))
+    citation = Citation(**names._asdict(), title=title, year=year, other=cited)
     part.add_citation(citing, _parse_identifiers(citing, digits_are_pmids).name(), number, citation)
 
 

@@ -156,7 +156,7 @@ class MoeEmbedder(SentenceTransformer):
             if not self._is_as_loaded():
                 raise UsageError(
                     "the language model was changed in memory, and an embedder's folder only names it: save "
-                    "the language model, and make an embedder of that"
+                    "the language model, and make an embedder of that; or load it with another `dtype`"
                 )
             place.begin({"model": self.fingerprint})
             self.save_to(place)
@@ -170,8 +170,6 @@ class MoeEmbedder(SentenceTransformer):
             PROMPTS: dict(self.prompts),
             DEFAULT: self.default_prompt_name,
         }
-        if self.dtype != self._dtype:
-            settings["dtype"] = str(self.dtype).removeprefix("torch.")
         if self.chosen_on:
             settings[CHOSEN] = self.chosen_on
         with place.replacing() as folder:
@@ -215,7 +213,8 @@ class MoeEmbedder(SentenceTransformer):
         if self._loaded is None:
             return True
         layers, weights = self._loaded
-        return layers == describe_layers(self) and weights.are(self._parameters_here())
+        is_same = self.dtype == self._dtype and layers == describe_layers(self)
+        return is_same and weights.are(self._parameters_here())
 
     def _parameters_here(self) -> dict[str, torch.Tensor]:
         return {name: weight for name, weight in self.named_parameters() if not weight.is_meta}
