@@ -119,6 +119,10 @@ def changes_when_unpickled() -> int:
     return changes_of(pickle.loads(pickle.dumps(parameter)))
 
 
+def _stays(name: str) -> bool:
+    return False
+
+
 class KnownWeights:
     """The weights of a model as they are now; copied and pickled along with the model.
 
@@ -129,14 +133,15 @@ class KnownWeights:
     def __init__(
         self,
         weights: Mapping[str, torch.Tensor] | None,
-        may_go: Callable[[str], bool],
+        may_go: Callable[[str], bool] | None = None,
         usual_changes: int = 0,
     ) -> None:
         """Note the weights by their names; None stands for weights that have changed already.
 
-        Those whose names `may_go` accepts may go, and come back with `usual_changes` at most.
+        Those whose names `may_go` accepts may go, and come back with `usual_changes` at most; by default all
+        stay.
         """
-        self._may_go, self._usual_changes = may_go, usual_changes
+        self._may_go, self._usual_changes = may_go or _stays, usual_changes
         self._known: dict[str, tuple[ref[torch.Tensor], int]] | None = None
         if weights is not None:
             self._known = {name: (ref(weight), changes_of(weight)) for name, weight in weights.items()}

@@ -149,7 +149,7 @@ class UserTable:
         at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART
         rows = enumerate(read_rows(self.table), start=1)
         first_rows: dict[str, int] = {}
-        left_out = list[Rejection]()
+        left_out, first = 0, None
         # Rows of parts that are there are read again, for their ids.
         for part_number, group in enumerate(split_into_groups(rows, at_once)):
             part = CorpusPart(first_source, part_number)
@@ -171,13 +171,12 @@ class UserTable:
                     reason = "broken-row" if row is error else "bad-row"
                     bad = Rejection(self.name, None, f"row {number}", reason, str(error))
                     part.rejections.append(bad)
-            left_out += [each for each in part.rejections if each.reason in ("broken-row", "bad-row")]
+                    left_out, first = left_out + 1, first or bad
             if not parts.is_done(part_key(first_source, part_number)):
                 part.write(parts)
-        if left_out:
-            first = left_out[0]
+        if first is not None:
             logger.warning(
-                f"{self.name}: set aside are {len(left_out):,} rows, the first {first.record}: {first.detail}"
+                f"{self.name}: set aside are {left_out:,} rows, the first {first.record}: {first.detail}"
             )
 
 
@@ -239,18 +238,15 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
-        detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
-        part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
+        part.rejections.append(_reject_value(table, number, "doi", f"the paper {own[:SHOWN]}", stated))
     if stated_year and year is None:  # such as "in press"
-        detail = f"of the paper {own[:SHOWN]}: {stated_year[:SHOWN]}"
-        part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-year", detail))
+        part.rejections.append(_reject_value(table, number, "year", f"the paper {own[:SHOWN]}", stated_year))
     others = dict[str, Any]()
     for name in ("pmid", "pmcid", "openalex"):
         given = _clean_identifier(row.get(name)) or ""
         others[name] = _NORMALISE[name](given) or getattr(parse_identifier(given), name)
         if not others[name] and re.search("[1-9]", given):
-            detail = f"of the paper {own[:SHOWN]}: {given[:SHOWN]}"
-            part.rejections.append(Rejection(table, None, f"row {number}", f"unreadable-{name}", detail))
+            part.rejections.append(_reject_value(table, number, name, f"the paper {own[:SHOWN]}", given))
         others[name] = others[name] or getattr(by_id, name)
     full_text = _clean_text(row.get(FULL_TEXT))
     fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
@@ -271,6 +267,11 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         first_rows[key] = number
 
 
+def _reject_value(table: str, number: int, what: str, whose: str, stated: str) -> Rejection:
+    """Return the rejection of a value that cannot be read; its row is kept without it."""
+    return Rejection(table, None, f"row {number}", f"unreadable-{what}", f"of {whose}: {stated[:SHOWN]}")
+
+
 def _is_identifier(kind: str, value: str) -> bool:
     """Return whether a cell of a column of identifiers names a work, as does a DOI that cannot be read."""
     is_doi = kind == "doi" and _ANY_DOI.search(value) is not None
@@ -288,8 +289,8 @@ def _add_citation(part: CorpusPart, row: Row, number: int, table: str, digits_ar
     stated_year = _clean_text(row.get("cited_year"))
     year = year_in(stated_year)
     if stated_year and year is None:
-        detail = f"of a work that {citing[:SHOWN]} cites: {stated_year[:SHOWN]}"
-        part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-year", detail))
+        whose = f"a work that {citing[:SHOWN]} cites"
+        part.rejections.append(_reject_value(table, number, "year", whose, stated_year))
     citation = Citation(**names._asdict(), title=title, year=year, other=cited)
     part.add_citation(citing, _parse_identifiers(citing, digits_are_pmids).name(), number, citation)
 

@@ -48,19 +48,11 @@ class BatchEncoder:
         batch_size: int | None = None,
         name: str | None = None,
     ) -> None:
-        """Prepare a model for many texts; `name` is by default the model's own (`name_of`).
-
-        Raises:
-            InputError: other modules are for queries than for documents.
-        """
+        """Prepare a model for many texts; `name` is by default the model's own (`name_of`)."""
         if batch_size is not None and isinstance(model, OnnxEncoder):
             raise UsageError(
                 "`batch_size` has no effect here: the batches of an ONNX graph are cut by tokens"
             )
-        if not isinstance(model, OnnxEncoder):
-            from sentence_experts.compat.sentence_transformers import check_one_way
-
-            check_one_way(model)
         self.model: Any = model
         self.batch_size, self._name = batch_size, name
         self._warned = False

@@ -223,7 +223,9 @@ def _open_encoders(
             logger.info(f"{run.label}: route {route} for every domain")
         if encoder.routes and not any(routes.values()):
             known = ", ".join(encoder.routes)
-            logger.info(f"{run.label}: texts are encoded without a prompt; `route_map` names one of {known}")
+            logger.warning(
+                f"{run.label}: texts are encoded without a prompt; `route_map` names one of {known}"
+            )
     return {
         run.label: (encoder, routes) for run, encoder, routes in zip(models, encoders, found, strict=True)
     }

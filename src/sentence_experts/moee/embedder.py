@@ -59,10 +59,6 @@ EMBEDDER = "embedder"  # name of this kind of output
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
-def _may_go(name: str) -> bool:
-    return False  # the weights of a language model stay
-
-
 class AlphaChoice(NamedTuple):
     """The chosen alpha, and what was tried: alpha -> Spearman's correlation with the scores."""
 
@@ -136,9 +132,7 @@ class MoeEmbedder(SentenceTransformer):
         }
         self._files, self.fitted = files, fitted
         # Of weights that wait elsewhere, or were quantized, none is there to compare.
-        self._loaded = (
-            None if placed else (describe_layers(self), KnownWeights(self._parameters_here(), _may_go))
-        )
+        self._loaded = None if placed else (describe_layers(self), KnownWeights(self._parameters_here()))
         self._dtype = self.dtype
         self._set_parts(config.parts, config.alpha)
         self.eval()
@@ -147,17 +141,17 @@ class MoeEmbedder(SentenceTransformer):
         """Write the settings and standard scores; the language model's weights stay where they are.
 
         Raises:
-            UsageError: the folder holds something else.
+            UsageError: the folder holds something else, or the language model was changed in memory.
         """
         out = Path(path)
         if out.exists() and not is_embedder(out) and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and holds no embedder; choose another folder")
+        if not self._is_as_loaded():
+            raise UsageError(
+                "the language model was changed in memory, and an embedder's folder only names it: save "
+                "the language model, and make an embedder of that; or load it with another `dtype`"
+            )
         with output(out, EMBEDDER, overwrite=True) as place:
-            if not self._is_as_loaded():
-                raise UsageError(
-                    "the language model was changed in memory, and an embedder's folder only names it: save "
-                    "the language model, and make an embedder of that; or load it with another `dtype`"
-                )
             place.begin({"model": self.fingerprint})
             self.save_to(place)
 
