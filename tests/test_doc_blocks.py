@@ -26,7 +26,7 @@ LANGUAGES = ("python", "yaml", "bash", "console", "text")
 # Commands of a shell in which nothing of this repository can be wrong.
 SHELL = (".", "cd", "export", "git", "pre-commit", "LM")
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)```", flags=re.DOTALL)
-ROUTES = ("copd", "cvd", "genomics", "neuroscience")
+ROUTES = ("cell_biology", "copd", "cvd", "genomics", "neuroscience")
 
 
 class Block(NamedTuple):
