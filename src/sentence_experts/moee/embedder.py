@@ -146,13 +146,9 @@ class MoeEmbedder(SentenceTransformer):
         out = Path(path)
         if out.exists() and not is_embedder(out) and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and holds no embedder; choose another folder")
-        if not self._is_as_loaded():
-            raise UsageError(
-                "the language model was changed in memory, and an embedder's folder only names it: save "
-                "the language model, and make an embedder of that; or load it with another `dtype`"
-            )
+        fingerprint = self.fingerprint
         with output(out, EMBEDDER, overwrite=True) as place:
-            place.begin({"model": self.fingerprint})
+            place.begin({"model": fingerprint})
             self.save_to(place)
 
     def save_to(self, place: Output) -> None:
@@ -195,12 +191,19 @@ class MoeEmbedder(SentenceTransformer):
 
     @property
     def base_fingerprint(self) -> str:
-        """The hash of the language model's folder, of its commit on the hub, or, if changed, of its weights.
+        """The hash of the language model's folder, or of its commit on the hub.
 
         Raises:
+            UsageError: the language model was changed in memory.
             InputError: the folder is another one than that which was loaded.
         """
-        return self._source_fingerprint if self._is_as_loaded() else weights_fingerprint(self)
+        if not self._is_as_loaded():
+            raise UsageError(
+                f"the language model {self.settings['model']} was changed in memory, and results, caches and "
+                "an embedder's folder only name it: save the language model, and make an embedder of that; "
+                "or load it with another `dtype`"
+            )
+        return self._source_fingerprint
 
     def _is_as_loaded(self) -> bool:
         """Return whether the weights and layers are those that were loaded, as far as can be seen."""
