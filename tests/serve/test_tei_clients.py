@@ -84,6 +84,10 @@ def test_parameters_count_for_texts_as_for_sentences(client: httpx.Client, input
     assert client.post("/", json={"inputs": inputs, "parameters": parameters}).status_code == 413
     wrong = client.post("/", json={"inputs": inputs, "parameters": {"route": "nonsense"}})
     assert (wrong.status_code, "no route 'nonsense'" in wrong.text) == (422, True)
+    for name, first, second in (("prompt_name", "crops", "brain"), ("truncate", False, True)):
+        both = client.post("/", json={"inputs": inputs, name: first, "parameters": {name: second}})
+        assert both.status_code == 422
+        assert both.json()["error"] == f"parameters.{name}: is {second!r}, but `{name}` is {first!r}"
 
 
 def test_a_sentence_is_named_by_its_place(client: httpx.Client) -> None:

@@ -16,6 +16,7 @@ from sentence_experts.compat.torch import share_weights
 from sentence_experts.errors import InputError
 
 M = TypeVar("M", bound=SentenceTransformer)
+_BY_TASK = ("query_length", "document_length", "query_expansion")  # settings of a model's first module
 
 
 def merge_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
@@ -43,33 +44,40 @@ def share_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
     if hasattr(first, "processor"):
         first.processor = copy.deepcopy(first.processor)
     name, _ = next(model.named_children())
-    return share_weights(model, **{name: first})
+    shared = share_weights(model, **{name: first})
+    shared.prompts = dict(model.prompts)
+    return shared
 
 
 def module_configs(model: SentenceTransformer) -> list[tuple[str, Any]]:
-    """Return the class and config of each module; the first, a transformer, has its own files.
+    """Return the class and config of each module; of the first, a transformer with its own files, only
+    how it calls its tokenizer, if that is set.
 
     Of values that are not JSON, the config has the classes.
     """
-    configs = [
-        module.get_config_dict() if hasattr(module, "get_config_dict") else {} for module in [*model][1:]
-    ]
-    plain = json.loads(
-        json.dumps([{}, *configs], sort_keys=True, default=lambda each: type(each).__qualname__)
-    )
+    configs = [module.get_config_dict() if hasattr(module, "get_config_dict") else {} for module in [*model]]
+    calls = configs[0].get("processing_kwargs")
+    configs[0] = {"processing_kwargs": calls} if calls else {}
+    plain = json.loads(json.dumps(configs, sort_keys=True, default=lambda each: type(each).__qualname__))
     return [(type(module).__qualname__, config) for module, config in zip(model, plain, strict=True)]
 
 
 def check_one_way(model: SentenceTransformer) -> None:
-    """Check that queries and documents go through the same modules: routes are prompts, and choose none.
+    """Check that queries and documents are read alike but for their prompts, which are routes here.
 
     Raises:
-        InputError: a `Router` chooses by the task of a call.
+        InputError: a `Router`, or a length for either, goes by the task of a call.
     """
     if any(isinstance(module, Router) for module in model.modules()):
         raise InputError(
             "models with a Router, which may have other modules for queries than for documents, are not "
             "supported: encode with their `encode_query` and `encode_document`"
+        )
+    by_task = [name for name in _BY_TASK if getattr(model[0], name, None)]
+    if by_task:
+        raise InputError(
+            f"the model reads queries otherwise than documents (`{by_task[0]}`), which is not supported: set "
+            f"`{by_task[0]}` to None, or encode with its `encode_query` and `encode_document`"
         )
 
 

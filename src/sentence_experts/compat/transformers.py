@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import RLock, get_ident
 from typing import Any
 
 import torch
+from datasets.fingerprint import Hasher
+from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -23,6 +27,9 @@ from sentence_experts.errors import UsageError
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
 padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
+# Their classes change with their versions alone.
+_LIBRARIES = {"torch", "transformers", "sentence_transformers", "sentence_experts", "peft"}
+_REMOTE = "transformers_modules"  # code that came with a model, and is hashed with its files
 
 
 def attention_of(config: Any) -> str | None:
@@ -45,7 +52,8 @@ def set_attention(config: Any, name: str | None) -> None:
 def describe_layers(model: Any) -> list[list[Any]]:
     """Return the name, class, settings and hooks of each layer of a model, and the adapters that it applies.
 
-    None of it is a weight. Experts are left out, which come and go.
+    None of it is a weight. Experts are left out, which come and go. Of classes and functions that no library
+    has, the values and the code count, since they may change with nothing that names them.
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
     described = []
@@ -54,8 +62,44 @@ def describe_layers(model: Any) -> list[list[Any]]:
             continue
         adapters = _describe_adapters(layer) if peft else []
         hooks = _list_hooks(layer)
-        described.append([name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters])
+        own = [_hash_value(value) for value in _list_own(layer)]
+        described.append([name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own])
     return described
+
+
+def _list_own(layer: torch.nn.Module) -> list[Any]:
+    """Return the attributes and class of a layer if no library has the class, and else such functions in it.
+
+    The class tells its code if it is of a notebook or script; of others only the name.
+    """
+    values = {name: value for name, value in vars(layer).items() if name not in _stock_attributes()}
+    if not is_of_library(type(layer), _REMOTE):
+        return [type(layer), values, dict(layer.named_buffers(recurse=False))]
+    functions = {name: getattr(value, "func", value) for name, value in values.items()}
+    return [
+        each for each in functions.values() if inspect.isroutine(each) and not is_of_library(each, _REMOTE)
+    ]
+
+
+def is_of_library(kind: Any, *others: str) -> bool:
+    """Return whether a class or function is of the libraries that models are made of, or of `others`."""
+    return str(getattr(kind, "__module__", None)).partition(".")[0] in {*_LIBRARIES, *others}
+
+
+@cache
+def _stock_attributes() -> frozenset[str]:
+    """Return the attributes of every model and layer, which are described or compared elsewhere."""
+    return frozenset(vars(SentenceTransformer(modules=[torch.nn.Identity()], device="cpu")))
+
+
+def _hash_value(value: Any) -> str:
+    """Return a hash of a value and of the code in it; of what cannot be pickled, the type counts."""
+    try:
+        return str(Hasher.hash(value))
+    except Exception:  # whatever the classes of others raise
+        if isinstance(value, dict):
+            return ",".join(f"{name}={_hash_value(each)}" for name, each in value.items())
+        return type(value).__qualname__
 
 
 def _list_hooks(layer: Any) -> list[str]:

@@ -349,6 +349,10 @@ def build_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
 
 def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> CorpusFolder:
     folder.mkdir()
+    papers, citations = (
+        _fold_names(table, schema)
+        for table, schema in ((papers, PAPERS_SCHEMA), (citations, CITATIONS_SCHEMA))
+    )
     if "retracted" not in papers.column_names:
         has_titles = papers.column_names.count("title") == 1
         titles = papers["title"].to_pylist() if has_titles else [None] * papers.num_rows
@@ -376,6 +380,14 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
 def following(path: Path) -> Path:
     """Return the folder of the corpus that follows a file or folder of papers while that is served."""
     return Path(os.path.abspath(path) + _FOLLOWING)
+
+
+def _fold_names(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table whose columns have the schema's names for them, as "title" for "Title"."""
+    there, known = table.column_names, {*schema.names, "domain"}
+    names = {name: name.lower() for name in there if name.lower() in known.difference(there)}
+    is_plain = len({*names.values()}) == len(names)
+    return table.rename_columns([names.get(name, name) for name in there]) if is_plain else table
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:

@@ -27,6 +27,7 @@ from sentence_experts.encoding.vector_files import (
     VECTOR,
     WHAT,
     Encoded,
+    as_precision,
     check_form,
     is_folder,
     part_name,
@@ -38,6 +39,7 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.progress import Advance, progress, unseen
 from sentence_experts.storage import Output, check_apart, explained, output
+from sentence_experts.table_files import format_of
 from sentence_experts.tables import Table, is_path
 from sentence_experts.text_table import TextRow, TextTable
 
@@ -105,6 +107,8 @@ def encode(
     """
     config = EncodeConfig.of(config, **settings)
     load_config = LoadConfig.of(load_config)
+    if isinstance(texts, list | tuple) and not (out is not None and is_folder(Path(out))):
+        _check_texts(texts)
     if out is None:
         source = TextTable(texts, config.column, config.id_column)
         check_out(source, None, config)
@@ -118,7 +122,7 @@ def encode(
                 parts.append(encoder.encode(texts_of_part, routes[VECTOR], config.normalize, advance))
         if empty:
             logger.warning(f"{source.name}: {empty:,} of {sum(map(len, parts)):,} texts are empty")
-        return np.concatenate(parts).astype(config.precision, copy=False)
+        return as_precision(np.concatenate(parts), config.precision)
     path = Path(out)
     if is_folder(path):
         _check_not_input(path, texts)
@@ -145,6 +149,22 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
         )
     if out is not None:
         _check_not_input(out, source.source)
+
+
+def _check_texts(texts: Sequence[Any]) -> None:
+    """Refuse a list of files, which would be encoded as texts."""
+    if texts and all(is_path(each) and format_of(str(each)) and _is_file(each) for each in texts):
+        raise UsageError(
+            f"`texts`: {texts[0]} is a file; several files give a folder of vectors (`out='vectors/'`), and "
+            "one is given without a list around it"
+        )
+
+
+def _is_file(text: str | Path) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a text that no path can be
+        return False
 
 
 def _check_not_input(out: Path, texts: Any) -> None:

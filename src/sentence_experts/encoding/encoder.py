@@ -21,7 +21,7 @@ from sentence_experts.models.loading import LoadConfig, is_decoder, load
 from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
 from sentence_experts.models.pooling import pooling_of, settings_of
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.sources import NAME, ModelOrigin, name_of, notes_of
+from sentence_experts.models.sources import NAME, name_of, notes_of
 from sentence_experts.models.torch_runtime import TorchRuntime
 from sentence_experts.progress import Advance, unseen
 
@@ -228,7 +228,7 @@ class BatchEncoder:
         """Return the cache key of a route's vectors: the settings that decide them, up to rounding."""
         settings = settings_of(self.model)
         del settings["default_prompt_name"]  # the route determines the prompt
-        if settings["truncate_dim"] == ModelOrigin.of(self.model).settings.get("truncate_dim"):
+        if settings["truncate_dim"] is None:  # of a route, the hash does not tell what the files say
             del settings["truncate_dim"]
         return {"fingerprint": fingerprint_of(self.model, route), "route": route, **settings}
 
@@ -255,6 +255,19 @@ class BatchEncoder:
             "routes": self.routes,
             **({"untrained": True} if notes_of(self.model).get("untrained") else {}),
         }
+
+
+def check_own_vectors(encoder: BatchEncoder) -> None:
+    """Check that a text has a vector whatever texts are encoded with it.
+
+    Raises:
+        UsageError: an embedder has standard scores of each batch, in which a single text is zero.
+    """
+    if encoder.standard_batch is not None:
+        raise UsageError(
+            f"{encoder.name} has standard scores of each batch (`standard`), so that a text's vector depends "
+            "on its neighbours: search and servers need standard scores that were fitted, or none"
+        )
 
 
 def runtime_of(model: Any, device: str = "cpu") -> Runtime | None:

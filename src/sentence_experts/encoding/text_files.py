@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,11 @@ def _find_files(source: Path) -> list[Path]:
         return [source]
     # Folders whose names are written out may have brackets in them, or be hidden.
     base = next(folder for folder in (source, *source.parents) if folder.is_dir())
-    files = base.rglob("*") if base == source else base.glob(str(source.relative_to(base)))
+    pattern = "**" if base == source else str(source.relative_to(base))
+    # Unlike pathlib's, glob's "**" looks into folders that are links.
+    found_paths = glob.iglob(
+        os.path.join(glob.escape(str(base)), pattern), recursive=True, include_hidden=True
+    )
     written = {part[0] for part in source.relative_to(base).parts}  # what a pattern names is not hidden
     hides = {*"._"} - written
 
@@ -56,7 +62,8 @@ def _find_files(source: Path) -> list[Path]:
     for folder in [base] if base == source or inner in ("", ".") else base.glob(inner):
         if folder.is_dir() and not hidden(folder):
             check_listed(folder, hidden="._" if is_whole else None)
-    tables = sorted(file for file in files if file.is_file() and format_of(file) and not hidden(file))
+    files = filter(Path.is_file, map(Path, found_paths))
+    tables = sorted(file for file in files if format_of(file) and not hidden(file))
     found = [file for file in tables if format_of(file) in _IN_FOLDERS]
     # A link to one is no other one.
     found = list({file.resolve(): file for file in reversed(found)}.values())[::-1]

@@ -155,8 +155,21 @@ def write_vectors(out: Path, files: Sequence[Path], rows: int, precision: str) -
                 part = _read_rows(batch.column(0))
                 if joined is None:
                     joined = allocate_npy(out, (rows, part.shape[1]), precision)
-                joined[done : done + len(part)] = part
+                joined[done : done + len(part)] = as_precision(part, precision)
                 done += len(part)
+
+
+def as_precision(vectors: NDArray[np.float32], precision: str) -> NDArray[Any]:
+    """Return vectors as numbers of this type.
+
+    Raises:
+        InputError: one is too large for it.
+    """
+    with np.errstate(over="ignore"):
+        cast = vectors.astype(precision, copy=False)
+    if cast.dtype != vectors.dtype and not np.isfinite(cast).all():
+        raise InputError(f"vectors have numbers that {precision} cannot hold; leave out `precision`")
+    return cast
 
 
 def _read_rows(vectors: pa.FixedSizeListArray) -> NDArray[np.float32]:

@@ -115,7 +115,9 @@ def evaluate(
 
         kind, measure = TaskEvaluation, partial(evaluate_tasks, runs, source, chosen)
     hash_data = source.fingerprint if isinstance(source, Pairs | Tasks) else lambda: source
-    made_from = lambda: {"data": hash_data(), **identity_of(runs, chosen)}  # noqa: E731
+    # Pairs are always compared by cosine.
+    compared = {} if isinstance(source, Pairs) else _list_similarities(runs)
+    made_from = lambda: {"data": hash_data(), **identity_of(runs, chosen), **compared}  # noqa: E731
     state = partial(states_of_files, runs)
     evaluation = measure_once(
         kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES, state=state
@@ -132,6 +134,13 @@ def _open_data(data: Any, split: str) -> Pairs | Tasks | list[str]:
     if isinstance(data, str) and not Path(data).exists():
         return [data]
     return open_dataset(data, split, labelled=True)
+
+
+def _list_similarities(runs: Sequence[ModelRun]) -> dict[str, Any]:
+    """Return the similarities of models in memory that are not compared by cosine."""
+    names = {run.label: getattr(run.source, "similarity_fn_name", None) for run in runs}
+    others = {label: str(name) for label, name in names.items() if name not in (None, "cosine")}
+    return {"similarities": others} if others else {}
 
 
 def _check_settings(config: EvaluateConfig, inapplicable: Sequence[str], meant_for: str) -> None:

@@ -248,6 +248,8 @@ class ExpertEncoder(SentenceTransformer):
             RouteError: a text, or `prompt_name`, has no known route.
         """
         self._check_prompt_name(args[0] if args else kwargs.get("prompt_name"))
+        if self._stands_for_default(kwargs.get("prompt_name")):
+            kwargs["prompt_name"] = None
         prompts = [kwargs.get(name) for name in ("prompt", "prompt_name")]
         is_one = self.is_singular_input(inputs)
         texts = [inputs] if is_one else list(inputs)
@@ -292,6 +294,13 @@ class ExpertEncoder(SentenceTransformer):
         self._check_prompt_name(prompt_name)
         prompt = "" if prompt_name is None else self.prompts[prompt_name] or ""
         return router_choices(self, texts, prompt, batch_size)
+
+    def _stands_for_default(self, name: str | None) -> bool:
+        """Return whether a prompt is the default route's without being a route, as "query" may be."""
+        default = self.default_prompt_name
+        if name is None or default is None or name in {route.name for route in self.routes}:
+            return False
+        return self.prompts[name] == self.prompts[default]
 
     def _check_prompt_name(self, name: str | None) -> None:
         if name is not None and name not in self.prompts:

@@ -256,7 +256,8 @@ class ModelOrigin:
 
 def files_of(folder: Path) -> list[Path]:
     """Return the files of a model's folder that may change a vector: no cards, records or hidden files."""
-    return sorted(file for file in folder.rglob("*") if file.is_file() and _is_decisive(file, folder))
+    found = (Path(parent, name) for parent, _, names in os.walk(folder, followlinks=True) for name in names)
+    return sorted(file for file in found if file.is_file() and _is_decisive(file, folder))
 
 
 def _is_decisive(file: Path, folder: Path) -> bool:

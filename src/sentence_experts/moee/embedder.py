@@ -346,7 +346,8 @@ class MoeEmbedder(SentenceTransformer):
         _check_texts(texts)
         if not texts:
             return np.zeros((0, self.get_embedding_dimension() or 0), np.float32)
-        rows = self.combined(self.states([lead + text for text in texts]))[:, :truncate_dim]
+        length = self.truncate_dim if truncate_dim is None else truncate_dim
+        rows = self.combined(self.states([lead + text for text in texts]))[:, :length]
         vectors: Any = torch.from_numpy(rows)
         if normalize_embeddings:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
@@ -408,7 +409,7 @@ class MoeEmbedder(SentenceTransformer):
 
     def get_embedding_dimension(self) -> int | None:
         """Return the length of a vector."""
-        return int(self.combined(self.states(["one"])).shape[1])
+        return int(self.encode("one").shape[0])
 
 
 def _check_standard(standard: str | None, fitted: Standard | None) -> None:

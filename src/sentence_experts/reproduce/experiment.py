@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -28,13 +29,24 @@ SMALL_TRIALS = 3  # number of trials of a search for settings
 def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -> None:
     """Evaluate models, label -> folder or the folders of its seeds, and write the report.
 
-    An evaluation with other settings (more seeds) is replaced, as nothing is made from it.
+    An evaluation with other settings (more seeds) is replaced, as nothing is made from it; its report, which
+    may have been edited, gets another name.
     """
     try:
         evaluation = sentence_experts.evaluate(models, data, out=out, **settings)
     except UsageError:
+        _set_reports_aside(out)
         evaluation = sentence_experts.evaluate(models, data, out=out, overwrite=True, **settings)
     sentence_experts.write_report(evaluation, out, keep=True)
+
+
+def _set_reports_aside(folder: Path) -> None:
+    for name in ("report.html", "tasks.md"):
+        if (file := folder / name).is_file():
+            numbered = (file.with_suffix(f".old{number}{file.suffix}") for number in itertools.count(1))
+            aside = next(each for each in numbered if not each.exists())
+            file.rename(aside)
+            logger.info(f"{file}: the report of the earlier settings is now {aside.name}")
 
 
 # Steps that are more than a call of a public function.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from sentence_experts.reproduce.comparison import ReproductionResult
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.recipe import ReproduceConfig, read_recipe
-from sentence_experts.storage import locked, read_json, write_json, write_text
+from sentence_experts.storage import locked, read_json, temporary_folder, write_json, write_text
+
+logger = logging.getLogger(__name__)
 
 
 @with_settings(ReproduceConfig)
@@ -79,7 +83,7 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
         InUseError: another process reproduces in the same folder, where recipes share data and models.
     """
     results = experiment.evaluations
-    with locked(experiment.root.parent, "reproduction"):
+    with locked(experiment.root.parent, "reproduction"), ExitStack() as stack:
         files = [experiment.report / f"report.{ending}" for ending in ("json", "md", "html")]
         if results and not any(result.exists() for result in results.values()):
             for file in filter(Path.exists, files):
@@ -93,7 +97,16 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
             lambda file: write_text(file, markdown(report)),
             lambda file: write_text(file, html(report)),
         ]
+        temporary = stack.enter_context(temporary_folder())
         for file, write in zip(files, writers, strict=True):
             if not results or not is_newer(file, *results.values()):
                 write(file)
+                continue
+            fresh = Path(temporary) / file.name
+            write(fresh)
+            if fresh.read_bytes() != file.read_bytes():
+                logger.warning(
+                    f"{file} stays, though it would be written otherwise now (or was edited): remove it to "
+                    "have it written anew"
+                )
     return comparison

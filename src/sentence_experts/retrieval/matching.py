@@ -52,12 +52,15 @@ def trace_paper(papers: Papers, title: str | None, entry: str | None) -> int | N
 def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
     """Return the row of a paper of this title if it is the same work, else None."""
     (known,) = ({},) if row is None else papers.facts([row])
-    if not (paper.doi and known.get("doi")):
-        return row
     first, other = (_family_name(each) for each in (paper.authors, known.get("authors")))
     years = [each for each in (paper.year, known.get("year")) if each]
     is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
-    return row if first and first == other and is_near else None
+    if paper.doi and known.get("doi"):
+        is_same = bool(first) and first == other and is_near
+    else:  # other names may be another way of writing them
+        is_long = len((paper.title or "").split()) >= _WORDS_THAT_TELL
+        is_same = is_long or (is_near and (first == other or not (first and other)))
+    return row if is_same else None
 
 
 def _family_name(authors: Sequence[str] | None) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.corpus.formats.sentences import find_sentence_starts
 from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.encoder import BatchEncoder, check_own_vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
@@ -154,6 +154,7 @@ class Searcher:
         unit: str = "title+abstract",
         papers: Papers | None = None,
     ) -> None:
+        check_own_vectors(encoder)
         self.encoder, self.corpus, self.unit = encoder, corpus, unit
         self.papers = papers or Papers(corpus)
         self.routes = list_search_routes(encoder.known_routes)

@@ -121,7 +121,7 @@ class EmbeddingEngine:
         self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
     ) -> Embedded:
         embedded = Embedded(served, [], [], list(routes))
-        shares = [_shares(served, route) for route in routes]
+        shares = [shares_of(served, route) for route in routes]
         longest = served.max_length or 1 << 20
         queued = [
             QueuedText(
@@ -147,7 +147,7 @@ class EmbeddingEngine:
         self._threads.close()
 
 
-def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:
+def shares_of(served: ServedModel, route: str | None) -> dict[str | None, float]:
     """Return the weight of each route that a name means: one route, or a blend."""
     if route is None or route in served.known.prompts:
         return {route: 1.0}

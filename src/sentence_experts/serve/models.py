@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_experts.encoding.encoder import BatchEncoder, runtime_of
+from sentence_experts.encoding.encoder import BatchEncoder, check_own_vectors, runtime_of
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
@@ -63,6 +63,7 @@ class ServedModel:
     def __init__(self, name: str, model: SentenceTransformer | OnnxEncoder) -> None:
         self.name, self.model, self.created = name, model, int(time.time())
         self.encoder = BatchEncoder(model, name=name)
+        check_own_vectors(self.encoder)
         self.tokenizer = getattr(model, "tokenizer", None)
         if not isinstance(model, OnnxEncoder):
             from sentence_experts.compat.tokenizers import copy_untruncated
@@ -166,7 +167,7 @@ def is_purpose(name: str) -> bool:
 
 def purpose_of(name: str) -> str:
     """Return the purpose that a name means, such as "query"; the name itself for any other."""
-    return ALIASES.get(_plain(name), _plain(name))
+    return ALIASES.get(_plain(name), re.sub(r"[-_\s]+", "_", name.lower()).strip("_"))  # "C++" is not "C"
 
 
 @dataclass

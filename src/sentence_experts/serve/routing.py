@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Request
 
 from sentence_experts.models.routes.task_types import DOCUMENT
-from sentence_experts.serve.engine import Embedded, EmbeddingEngine
+from sentence_experts.serve.engine import Embedded, EmbeddingEngine, shares_of
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import answered
 from sentence_experts.serve.models import Models, ServedModel, is_purpose, purpose_of
@@ -95,7 +95,8 @@ def _check_lengths(
     if longest is None or tokenizer is None:
         return
     for place, (text, route) in enumerate(zip(texts, routes, strict=True)):
-        prompt = served.known.prompts.get(route or "", "")
+        of_route = (served.known.prompts.get(each or "", "") for each in shares_of(served, route))
+        prompt = max(of_route, key=len)  # of a blend
         tokens = len(tokenizer(prompt + text, truncation=False, padding=False, verbose=False)["input_ids"])
         if tokens > longest:
             raise RequestError(

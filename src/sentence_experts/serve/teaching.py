@@ -159,10 +159,13 @@ async def mark_list(request: Request) -> Response:
                     marked[row] = body.similar
         else:
             has = np.asarray(papers.places(Filters.of(keyword=[str(body.keyword)])))
-            before = current_rows(papers, [*state.marks.values()]).values()
-            others = np.setdiff1d(np.flatnonzero(~has), [row for row in before if row is not None])
-            for similar, rows in ((True, np.flatnonzero(has)), (False, others)):
-                room = len(marked) or MAX_LABELLED
+            before = current_rows(papers, [*state.marks.values()])
+            known = {row for row in before.values() if row is not None}
+            assumed = {before[mark.paper] for mark in state.marks.values() if mark.assumed}
+            alike = np.setdiff1d(np.flatnonzero(has), [*known - assumed])  # marks by the user stay
+            others = np.setdiff1d(np.flatnonzero(~has), [*known])
+            room = min(len(alike), MAX_LABELLED)
+            for similar, rows in ((True, alike), (False, others)):
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
         ids = papers.column("paper_id").take(pa.array(list(marked), pa.int64())).to_pylist()
         marks = [

@@ -151,7 +151,7 @@ async def either(request: Request) -> Response:
     if isinstance(body.inputs, dict):
         return await _similarity(request, _as(SimilarityRequest, given))
     parameters = given.pop("parameters", None)
-    return await _embed(request, _as(EmbedRequest, given | _given(parameters)))
+    return await _embed(request, _as(EmbedRequest, given | _given(parameters, given)))
 
 
 def _as(schema: type[T], given: dict[str, Any]) -> T:
@@ -162,8 +162,13 @@ def _as(schema: type[T], given: dict[str, Any]) -> T:
         raise RequestError(422, message, "inputs") from None
 
 
-def _given(parameters: Options | None) -> dict[str, Any]:
-    return {} if parameters is None else parameters.model_dump(exclude_unset=True)
+def _given(parameters: Options | None, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the options in `parameters`, which the fields beside must not contradict."""
+    options = {} if parameters is None else parameters.model_dump(exclude_none=True)
+    for name, value in options.items():
+        if fields.get(name) not in (None, value):
+            raise RequestError(422, f"is {value!r}, but `{name}` is {fields[name]!r}", f"parameters.{name}")
+    return options
 
 
 def _model(request: Request, requested: str | None) -> tuple[ServedModel, str | None]:
@@ -188,7 +193,7 @@ async def _embed(request: Request, body: EmbedRequest) -> Response:
 
 
 async def _similarity(request: Request, body: SimilarityRequest) -> Response:
-    given = _given(body.parameters)
+    given = _given(body.parameters, vars(body))
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
     try:
         embedded = await _vectors(request, body.model_copy(update=given), texts, SENTENCES)

@@ -106,17 +106,26 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
 def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:
     """Sample at most `maximum` labelled or scored texts, pairs with their negatives, or queries to re-rank.
 
-    The rows stay in their order; the choice depends only on the seed and their texts.
+    A query stays with all its pairs, the first one even if they are more: a text that is left out would be
+    taken for a wrong answer where it is that of another query. The rows stay in their order; the choice
+    depends only on the seed and their texts.
     """
     if maximum is None or len(rows) <= maximum:
         return list(rows)
     drawn: dict[Hashable, float] = {}
     units: list[Hashable] = []
+    parts: dict[Hashable, set[Hashable]] = {}
     for number, row in enumerate(rows):
-        texts = (row.anchor,) if kind.mteb_type == "Reranking" else row.texts()
-        units.append(texts if "negative" in kind.optional else (texts, number))
-        drawn[units[-1]] = uniform(seed, "\0".join(texts))
-    chosen = set(sorted(drawn, key=drawn.__getitem__)[:maximum])
+        is_query = kind.mteb_type == "Reranking"
+        texts = (row.anchor,) if is_query else row.texts()
+        units.append(row.anchor if "negative" in kind.optional else (texts, number))
+        drawn[units[-1]] = min(uniform(seed, "\0".join(texts)), drawn.get(units[-1], 1.0))
+        parts.setdefault(units[-1], set()).add(texts)
+    chosen, room = set[Hashable](), maximum
+    for unit in sorted(drawn, key=drawn.__getitem__):
+        if not chosen or len(parts[unit]) <= room:
+            chosen.add(unit)
+            room -= len(parts[unit])
     return [row for row, unit in zip(rows, units, strict=True) if unit in chosen]
 
 

@@ -200,7 +200,9 @@ def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> li
 
 
 def _join(parts: Sequence[Any]) -> str:
-    return "\n".join(filter(None, (strip_text(part) for part in parts if isinstance(part, str))))
+    """Return the texts, and numbers, of a row; a list is as in a cell of CSV."""
+    joined = ["; ".join(map(str, part)) if isinstance(part, list) else as_text(part) for part in parts]
+    return "\n".join(filter(None, (strip_text(part or "") for part in joined)))
 
 
 def _fold_group(name: str) -> str:

@@ -17,6 +17,7 @@ from transformers.integrations import TensorBoardCallback, WandbCallback  # type
 from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import (
     check_one_way,
+    leaves_prompts_out,
     set_tokenizer_limits,
     tokenizer_limits,
 )
@@ -152,6 +153,11 @@ class Run:
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)
         self.routes = find_routes(parts, config, model)
+        if leaves_prompts_out(model) and any(any(route.prompts) for route in self.routes):
+            raise UsageError(
+                "the model's pooling leaves prompts out (include_prompt=False), and training would include "
+                "them: call model.set_pooling_include_prompt(True) first"
+            )
         if len(self.routes) < sum(len(part.routes) for part in parts):
             logger.info(f"trained on these routes' data only: {', '.join(each.name for each in self.routes)}")
         self.max_length, self.limits = model.max_seq_length, tokenizer_limits(model)
@@ -173,6 +179,7 @@ class Run:
         )
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
         validator = Validator.of(self.parts, self.routes, config)
+        validator.max_length = self.max_length
         arguments = make_training_arguments(place.path, config, batches.steps, model, validator.has_figure)
         out, checkpoint, is_finished = processes.once(lambda: self._begin(place))
         arguments.output_dir = str(out / CHECKPOINTS)  # elsewhere if it is to replace another run

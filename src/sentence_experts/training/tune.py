@@ -25,6 +25,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE
 from sentence_experts.storage import (
     RECORD,
+    InUseError,
     NoSpaceError,
     Output,
     check_apart,
@@ -201,7 +202,7 @@ def _run_trials(
         is_finished = (folder / RUN_FILE).is_file() or bool((read_record(folder / RECORD) or {}).get("files"))
         try:
             result = train(deepcopy(model), data, out=folder, **settings)
-        except NoSpaceError:
+        except (NoSpaceError, InUseError):
             raise
         except FAILURES as error:
             place.check_inputs()  # which make every setting fail

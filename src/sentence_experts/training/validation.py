@@ -77,6 +77,7 @@ class Validator(SentenceEvaluator):
         self.parts = parts
         self.name = name
         self.batch_size = batch_size
+        self.max_length: int | None = None  # that the model has when it is used, if not that of training
         self.greater_is_better = True
         self.primary_metric = f"{name}_{MEAN}"
 
@@ -142,8 +143,15 @@ class Validator(SentenceEvaluator):
             RouteError: the model lacks a route.
             InputError: the model gives vectors that are not finite, or no route has a figure.
         """
-        encoder = BatchEncoder(model, self.batch_size, "the model in training")
-        measured = [part.measure(encoder) for part in self.parts]
+        encoder, trained_at = (
+            BatchEncoder(model, self.batch_size, "the model in training"),
+            model.max_seq_length,
+        )
+        try:
+            model.max_seq_length = self.max_length or trained_at
+            measured = [part.measure(encoder) for part in self.parts]
+        finally:
+            model.max_seq_length = trained_at
         counted = [figures[name] for figures, names in measured for name in names]
         if not counted:
             raise InputError("the validation split needs both linked and unlinked pairs")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import peft
 import pytest
 import torch
@@ -74,6 +75,22 @@ def keep_case(model: Any) -> None:
     model.tokenizer.backend_tokenizer.normalizer = None
 
 
+class Power(torch.nn.Module):
+    """A module of one's own, of which no setting is a weight."""
+
+    def __init__(self, exponent: float) -> None:
+        super().__init__()
+        self.exponent = exponent
+
+    def forward(self, features: Any) -> Any:
+        vectors = features["sentence_embedding"]
+        return {**features, "sentence_embedding": vectors.sign() * vectors.abs() ** self.exponent}
+
+
+def scale_by(factor: float) -> Callable[[Any], Any]:
+    return lambda features: {**features, "sentence_embedding": features["sentence_embedding"] * factor}
+
+
 CHANGES: list[Change] = [
     add_to_weights,
     add_to_data,
@@ -116,6 +133,28 @@ def test_a_changed_model_has_another_hash(model: SentenceTransformer, change: Ch
     change(model)
     assert fingerprint_of(model) not in before
     assert weights_fingerprint(model) not in before
+
+
+def test_settings_and_functions_of_own_modules_change_the_hash(model: Any) -> None:
+    model.append(Power(1.0))
+
+    def hash_both() -> tuple[str, str]:
+        assert fingerprint_of(model) == fingerprint_of(copy.deepcopy(model)), "a copy is the same"
+        return fingerprint_of(model), weights_fingerprint(model)
+
+    hashes = [hash_both()]
+    model.encode(["rice"])
+    assert hash_both() == hashes[0], "use changes nothing"
+    for exponent in (2.0, np.float64(0.5), torch.tensor(0.25)):
+        model[-1].exponent = exponent
+        hashes.append(hash_both())
+    for factor in (2.0, 3.0):
+        model[-1].forward = scale_by(factor)
+        hashes.append(hash_both())
+    for cut in (3, 5):
+        model.encode = lambda texts, cut=cut: type(model).encode(model, [text[:cut] for text in texts])
+        hashes.append((fingerprint_of(model), weights_fingerprint(model)))
+    assert all(len(set(each)) == len(hashes) for each in zip(*hashes, strict=True))
 
 
 def test_hooks_of_transformers_do_not_count(model: Any) -> None:

@@ -84,6 +84,8 @@ def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
     if usual := {key: route for key, route in routes.given.items() if ROUTES.get(key) == route}:
         settings["given_routes"] = usual
     model = encoder.model
+    if (similarity := str(model.similarity_fn_name)) != "cosine":  # of a model in memory it may have changed
+        settings["similarity"] = similarity
     known: dict[str, Any] = {
         "loader_kwargs": settings,
         "name": encoder.name if "/" in encoder.name else f"{ORGANISATION}/{encoder.name}",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sentence_experts.compat.torch import replace_forward
-from sentence_experts.compat.transformers import attention_of, set_attention
+from sentence_experts.compat.transformers import attention_of, is_of_library, set_attention
 from sentence_experts.models.architectures.families import FAMILIES, MODEL_TYPES
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 
@@ -55,6 +55,8 @@ def _find_encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
             continue
         config = module.config
         dense = config.model_type in DENSE and not getattr(config, "is_decoder", False)
+        # An attention by somebody else may know nothing of texts that lie in one row.
+        dense = dense and all(is_of_library(type(layer)) for layer in module.modules())
         if config.model_type in MODEL_TYPES or dense:
             yield module
 

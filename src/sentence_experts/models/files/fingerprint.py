@@ -79,14 +79,30 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
         return str(known)
     if (of_graph := getattr(model, "route_fingerprint", None)) is not None:
         return str(of_graph(route))
-    if (origin := origin_of(model)) is None:
-        return weights_fingerprint(model)
     from sentence_experts.compat.sentence_transformers import transformer_of  # imports torch
 
     heads = bool(getattr(transformer_of(model), "uses_heads", True))
-    if (of_source := _hash_source(origin, route, heads)) is None:
-        return weights_fingerprint(model)
-    return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
+    origin = origin_of(model)
+    of_source = None if origin is None else _hash_source(origin, route, heads)
+    if origin is None or of_source is None:
+        fingerprint = weights_fingerprint(model)
+    else:
+        fingerprint = sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
+        if Path(origin.place).is_dir():  # whose hash tells routes apart
+            return fingerprint
+    return fingerprint if heads or route is None else sha256_text(fingerprint, _read_by(model, route))
+
+
+def _read_by(model: Any, route: str) -> str:
+    """Describe how a model reads the texts of a route, up to its head: the same for routes on one expert."""
+    prompt = model.prompts.get(route) or ""
+    chosen = [each for each in model.routes if prompt.startswith(each.text)]
+    if not chosen:
+        return prompt
+    best = max(chosen, key=lambda each: len(each.text))
+    # As the model reads it: the token of a route on another one is that of the other.
+    tokens = best.token_ids if best.lead is None else (best.lead, *best.token_ids[1:])
+    return f"{best.expert} {best.adapter} {tokens} {prompt.removeprefix(best.text)}"
 
 
 def _hash_source(origin: ModelOrigin, route: str | None, heads: bool) -> str | None:
@@ -124,7 +140,9 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
     digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
-    digest.update(sha256_text(sha256_settings(module_configs(model)[1:]), tokenizer_text(model)).encode())
+    first, *others = module_configs(model)
+    modules = [first, *others] if first[1] else others
+    digest.update(sha256_text(sha256_settings(modules), tokenizer_text(model)).encode())
     digest.update(sha256_settings(describe_layers(model)).encode())
     for name, value in plain_tensors(model.state_dict()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
