@@ -13,6 +13,7 @@ from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
 
 from sentence_experts.compat.torch import share_weights
+from sentence_experts.compat.transformers import hash_value
 from sentence_experts.errors import InputError
 
 M = TypeVar("M", bound=SentenceTransformer)
@@ -50,14 +51,8 @@ def share_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
 
 
 def module_configs(model: SentenceTransformer) -> list[tuple[str, Any]]:
-    """Return the class and config of each module; of the first, a transformer with its own files, only
-    how it calls its tokenizer, if that is set.
-
-    Of values that are not JSON, the config has the classes.
-    """
+    """Return the class and config of each module; of values that are not JSON, the config has the classes."""
     configs = [module.get_config_dict() if hasattr(module, "get_config_dict") else {} for module in [*model]]
-    calls = configs[0].get("processing_kwargs")
-    configs[0] = {"processing_kwargs": calls} if calls else {}
     plain = json.loads(json.dumps(configs, sort_keys=True, default=lambda each: type(each).__qualname__))
     return [(type(module).__qualname__, config) for module, config in zip(model, plain, strict=True)]
 
@@ -97,10 +92,11 @@ def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
 
 
 def tokenizer_text(model: SentenceTransformer) -> str:
-    """Return a fast tokenizer as JSON without the limits that each call changes; "" for another one."""
-    fast = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
+    """Return a fast tokenizer as JSON without the limits that each call changes; of another, a hash."""
+    tokenizer = getattr(model, "tokenizer", None)
+    fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None:
-        return ""
+        return "" if tokenizer is None else hash_value(getattr(tokenizer, "__dict__", {}))
     content = json.loads(fast.to_str())
     side = getattr(model.tokenizer, "truncation_side", "right")
     more = {} if side == "right" else {"truncation_side": side}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from datasets.fingerprint import Hasher
 from sentence_transformers import SentenceTransformer
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import (
@@ -29,6 +30,14 @@ from sentence_experts.errors import UsageError
 padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
 # Their classes change with their versions alone.
 _LIBRARIES = {"torch", "transformers", "sentence_transformers", "sentence_experts", "peft"}
+# Attributes of layers that change by use.
+_BY_USE = {"training", "gradient_checkpointing", "max_seq_len_cached", "name_or_path", "warnings_issued"}
+# Of a config: where it is from, the number type, which counts elsewhere, and outputs that are not vectors.
+_NO_MATTER = {
+    "architectures", "chunk_size_feed_forward", "dtype", "gradient_checkpointing", "id2label", "label2id",
+    "name_or_path", "output_attentions", "output_hidden_states", "output_router_logits", "problem_type",
+    "return_dict", "search_routes", "torch_dtype", "transformers_version", "use_cache",
+}  # fmt: skip
 _REMOTE = "transformers_modules"  # code that came with a model, and is hashed with its files
 
 
@@ -50,35 +59,56 @@ def set_attention(config: Any, name: str | None) -> None:
 
 
 def describe_layers(model: Any) -> list[list[Any]]:
-    """Return the name, class, settings and hooks of each layer of a model, and the adapters that it applies.
+    """Return the config of a model's transformer, and the name, class, settings and hooks of each layer.
 
     None of it is a weight. Experts are left out, which come and go. Of classes and functions that no library
     has, the values and the code count, since they may change with nothing that names them.
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
-    described = []
+    described = [["config", _describe_config(model[0])]]
     for name, layer in model.named_modules():
         if ".experts." in name:
             continue
         adapters = _describe_adapters(layer) if peft else []
         hooks = _list_hooks(layer)
-        own = [_hash_value(value) for value in _list_own(layer)]
-        described.append([name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own])
+        own = [hash_value(value) for value in _list_own(layer)]
+        of_weights = _list_settings(layer)
+        described.append(
+            [name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own, *of_weights]
+        )
     return described
+
+
+def _describe_config(module: Any) -> dict[str, Any]:
+    """Return the config of a module's transformer, without what changes no vector; {} if there is none."""
+    config = getattr(getattr(module, "auto_model", None), "config", None)
+    if not isinstance(config, PreTrainedConfig):
+        return {}
+    content: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    return {
+        name: value for name, value in content.items() if not name.startswith("_") and name not in _NO_MATTER
+    }
 
 
 def _list_own(layer: torch.nn.Module) -> list[Any]:
     """Return the attributes and class of a layer if no library has the class, and else such functions in it.
 
-    The class tells its code if it is of a notebook or script; of others only the name.
+    The class tells its code and what that uses if it is of a notebook or script; of others there is the text.
     """
     values = {name: value for name, value in vars(layer).items() if name not in _stock_attributes()}
     if not is_of_library(type(layer), _REMOTE):
-        return [type(layer), values, dict(layer.named_buffers(recurse=False))]
+        return [type(layer), _source_of(type(layer)), values, dict(layer.named_buffers(recurse=False))]
     functions = {name: getattr(value, "func", value) for name, value in values.items()}
     return [
         each for each in functions.values() if inspect.isroutine(each) and not is_of_library(each, _REMOTE)
     ]
+
+
+def _source_of(kind: type) -> str:
+    try:
+        return "" if kind.__module__ == "__main__" else inspect.getsource(kind)
+    except (OSError, TypeError):  # a class that is in no file
+        return ""
 
 
 def is_of_library(kind: Any, *others: str) -> bool:
@@ -92,14 +122,25 @@ def _stock_attributes() -> frozenset[str]:
     return frozenset(vars(SentenceTransformer(modules=[torch.nn.Identity()], device="cpu")))
 
 
-def _hash_value(value: Any) -> str:
+def hash_value(value: Any) -> str:
     """Return a hash of a value and of the code in it; of what cannot be pickled, the type counts."""
     try:
         return str(Hasher.hash(value))
     except Exception:  # whatever the classes of others raise
         if isinstance(value, dict):
-            return ",".join(f"{name}={_hash_value(each)}" for name, each in value.items())
+            return ",".join(f"{name}={hash_value(each)}" for name, each in value.items())
         return type(value).__qualname__
+
+
+def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
+    """Return what a layer of transformers keeps beside its config and weights: `top_k`, frequencies of rotary
+    positions."""
+    if not type(layer).__module__.startswith("transformers."):
+        return []
+    kept = {name: value for name, value in vars(layer).items() if isinstance(value, int | float | str)}
+    if getattr(layer, "rope_type", None) not in ("dynamic", "longrope"):  # which change by use
+        kept |= {name: hash_value(layer._buffers[name]) for name in layer._non_persistent_buffers_set}
+    return [[name, kept[name]] for name in sorted(kept.keys() - _BY_USE) if not name.startswith("_")]
 
 
 def _list_hooks(layer: Any) -> list[str]:
@@ -129,6 +170,12 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
     Raises:
         UsageError: the encoder, or its transformer, has such layers.
     """
+    for module in encoder:
+        if not is_of_library(type(module), _REMOTE):
+            raise UsageError(
+                f"the model has a module of another class ({type(module).__qualname__}), with which it could "
+                "not be loaded again: take the model without it"
+            )
     for name, layer in encoder.named_modules():
         if hooks := _list_hooks(layer):
             raise UsageError(
@@ -136,6 +183,11 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
             )
         if hasattr(layer, "_orig_mod") or torch.nn.utils.parametrize.is_parametrized(layer):
             raise UsageError(f"the layer {name!r} is compiled or parametrized: take the model before that")
+    calls = getattr(encoder[0], "processing_kwargs", None) or {}
+    if any(isinstance(each, dict) and each.get("add_special_tokens") is False for each in calls.values()):
+        raise UsageError(
+            "the model leaves out special tokens (`processing_kwargs`), as which routes are read"
+        )
     if names := getattr(transformer, "peft_config", None):
         raise UsageError(
             f"adapters of peft are in the model ({', '.join(names)}): take the model without them; "

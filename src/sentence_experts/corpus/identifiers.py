@@ -99,6 +99,13 @@ _PREFIX = re.compile(
 )
 
 
+def _without_version(doi: str | None) -> str | None:
+    return _PREPRINT.sub(r"\1", doi) if doi else None
+
+
+_SEVERAL = re.compile(r"[;,|]\s*(?=(?:https?://)?(?:(?:dx\.)?doi\.org/)?10\.\d{4,}/)")
+
+
 def _cut_page(url: str) -> str:
     """Return an address without what follows the DOI in it.
 
@@ -106,7 +113,7 @@ def _cut_page(url: str) -> str:
     'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
     """
     if found := re.search(r"doi\.org/(?=(?:doi:)?10\.)", url, re.I):  # behind the address of a proxy, perhaps
-        return url[: found.start()] + _PARAMETERS.sub("", url[found.start() :])
+        return url[: found.start()] + _PARAMETERS.sub("", url[found.start() :]).split("#")[0]
     url = re.sub("%2f", "/", url, flags=re.I)
     if (found := re.search(r"10\.\d{4,}/", url)) is None:
         return url
@@ -133,11 +140,11 @@ def normalise_doi(value: str | None) -> str | None:
     """
     if not value:
         return None
-    value = value.strip().lower()
+    value = _SEVERAL.split(value.strip().lower(), maxsplit=1)[0]
     if value.startswith(("http://", "https://")) or "doi.org/" in value:
         value = _cut_page(value)
     if _PLAIN_DOI.fullmatch(value):
-        return _trim(value)
+        return _without_version(_trim(value))
     if "%" in value:
         value = unquote(value)
     if "&" in value:
@@ -152,7 +159,7 @@ def normalise_doi(value: str | None) -> str | None:
     doi, rest = _trim(match.group()), value[match.end() :]
     # Punctuation of the text around it shows that a DOI is whole.
     is_whole = _AFTER_DOI.fullmatch(rest) or (doi != match.group() and match.group().endswith(_ENDS_DOI))
-    return doi if is_whole else None
+    return _without_version(doi) if is_whole else None
 
 
 def find_doi(text: str) -> str | None:

@@ -16,6 +16,7 @@ from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, build_in_memory, following
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
+from sentence_experts.corpus.parts import read_rejections
 from sentence_experts.corpus.record_files import (
     RECORD_SUFFIXES,
     RecordFile,
@@ -25,6 +26,7 @@ from sentence_experts.corpus.record_files import (
     log_ignored,
 )
 from sentence_experts.corpus.records import CorpusRecords
+from sentence_experts.corpus.records_sql import SAME_WORK
 from sentence_experts.corpus.user_tables import is_table_of_papers, read_user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
@@ -248,7 +250,19 @@ def add_to_corpus(
         if not config.complete and all(source | {"name": None} in has for source in read.described):
             logger.info(f"{folder}: has all of these sources already")
             return before
+        others = _count_other_records(before)
         merged = _build(place, read, config)
     old, new = (each.manifest["counts"]["papers"] for each in (before, merged))
     logger.info(f"{folder}: {new:,} papers, {old:,} before")
+    if again := _count_other_records(merged) - others:
+        logger.warning(
+            f"{folder}: {again:,} records more are of papers that have another; the fuller one counts, of "
+            f"equals not always the new one ({merged.rejected.name} names them); to take corrections, import "
+            "all sources again with `overwrite`"
+        )
     return merged
+
+
+def _count_other_records(corpus: CorpusFolder) -> int:
+    """Return the number of records that are others of a paper than the one that counts."""
+    return sum(each.records for each in read_rejections(corpus.rejected) if each.detail.startswith(SAME_WORK))

@@ -224,9 +224,10 @@ _STATED_BY = """(
 
 
 # A record without a member only completes others, as an abstract apart from its paper does.
-DUPLICATES = """
+SAME_WORK = "the same work as "
+DUPLICATES = f"""
     SELECT n.name, w.member, w.key, 'duplicate',
-        'the same work as ' || m.name || '/' || coalesce(k.member, k.record::VARCHAR)
+        '{SAME_WORK}' || m.name || '/' || coalesce(k.member, k.record::VARCHAR)
     FROM works w JOIN works k ON k.key = w.key AND k.place = 1
     JOIN source_names n ON n.source = w.source JOIN source_names m ON m.source = k.source
     WHERE w.place > 1 AND w.member IS NOT NULL AND k.member IS NOT NULL

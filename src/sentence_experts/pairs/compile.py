@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -227,6 +227,8 @@ def _try_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
     enough = min(ENOUGH_TO_TRAIN, settings.max_train_per_domain or ENOUGH_TO_TRAIN)
     enough = enough if settings.train_within == AUTO_LEVEL else 1
     near, trained_within = keep_nearest(splits[TRAIN], settings.trained_levels, enough, settings.within)
+    if settings.train_within != AUTO_LEVEL:
+        _check_near(trained_within, settings)
     by_count = settings.frequency == "sampling"
     for number, name in enumerate(SPLITS):
         maximum, among = settings.max_per_domain(name), near if number == TRAIN else None
@@ -260,6 +262,17 @@ def keep_nearest(
                 counts[str(domain)] |= {"level": level, "pairs": int(near.sum())}
                 break
     return chosen, counts
+
+
+def _check_near(trained_within: Mapping[str, Mapping[str, Any]], settings: PairsConfig) -> None:
+    """Refuse a level that the settings name, and of which a domain has no training pair."""
+    levels = settings.trained_levels
+    wider = [domain for domain, each in trained_within.items() if levels and each["level"] not in levels]
+    if wider:
+        raise TooFewPairsError(
+            f"no training pair of {', '.join(wider)} is `train_within={settings.train_within}`: take a wider "
+            f"level, or {AUTO_LEVEL}"
+        )
 
 
 def _count_leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:

@@ -211,8 +211,10 @@ def _match_mesh(domain: str, headings: tuple[str, ...], tree: MeshTree | None) -
         return lambda heading: by_name(descriptor_of(heading))
     names = tuple(tree.name_of(name) for name in names)
     is_named = _match_any(names)
+    # "Diabetes*" means the headings that begin so, with all below them.
+    named = [each for each in tree.names() if is_named(each)] if any("*" in name for name in names) else names
     below = tuple(
-        f"{number}." for number in (*numbers, *(n for name in names for n in tree.numbers_of(name)))
+        f"{number}." for number in (*numbers, *(n for name in named for n in tree.numbers_of(name)))
     )
 
     def matches(heading: str) -> bool:

@@ -110,6 +110,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     pairs = pa.concat_tables([each for each, _ in parts], promote_options="default").combine_chunks()
     if not pairs.num_rows:
         raise InputError(f"{name} holds no row with both texts")
+    _check_ids(pairs, name)
     sets = [each for _, each in parts if each is not None]
     split = np.concatenate(sets) if len(sets) == len(parts) else None
     rows = _find_first(pairs, split)
@@ -155,6 +156,30 @@ def _complete(table: pa.Table, name: str, number: int | None) -> tuple[pa.Table,
     return pairs, split_column(table, name) if "split" in table.column_names else None
 
 
+def _check_ids(pairs: pa.Table, name: str) -> None:
+    """Check that texts of one id are one, as they count as one.
+
+    Raises:
+        InputError: an id has a text as anchor and another as positive.
+    """
+    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
+    texts = [fold_texts(pairs[end]).to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
+    of_id: dict[str, set[str]] = {}
+    for each, text in zip(np.concatenate(ids), np.concatenate(texts), strict=True):
+        of_id.setdefault(each, set()).add(text)
+    doubled = {each for each, own in of_id.items() if len(own) > 1}
+    if not doubled:
+        return
+    both = doubled & {*ids[0]} & {*ids[1]}
+    shown = f"{len(both or doubled):,} ids have several texts, such as {min(both or doubled)!r}"
+    if both:
+        raise InputError(
+            f"{name}: {shown}, as anchor and as positive: where `anchor_id` and `positive_id` are of two "
+            "tables, put a letter before those of one; where they name a whole document, leave them out"
+        )
+    logger.warning(f"{name}: {shown}; texts of one id count as one, and its last text is that of negatives")
+
+
 def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:
     """Find the rows that repeat none before them, as the texts are told apart and in either order."""
     columns = {
@@ -163,16 +188,10 @@ def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:
     if NEGATIVE in columns:
         columns[NEGATIVE] = fold_texts(columns[NEGATIVE])
     columns |= {} if split is None else {"split": pa.array(split)}
-    ends = dict(zip(("first", "second"), _sort_ids(pairs), strict=True))
+    ends = dict(zip(("first", "second"), np.sort(_number_texts(pairs), axis=0), strict=True))
     numbered = pa.table({**columns, **ends, "row": np.arange(pairs.num_rows)})
     once = numbered.group_by([*columns, *ends], use_threads=False).aggregate([("row", "min")])["row_min"]
     return np.sort(once.to_numpy())
-
-
-def _sort_ids(pairs: pa.Table) -> np.ndarray:
-    """Return the ids of the two texts of each row in alphabetical order: (2, rows)."""
-    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
-    return np.sort(np.stack(ids).astype(object), axis=0)
 
 
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from sentence_experts.cells import NO_VALUES, as_text, parse_list
+from sentence_experts.cells import NO_VALUES, as_text, parse_list, strip_text
 from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import DOMAIN
@@ -282,12 +282,12 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
             with contextlib.suppress(RecursionError):
                 return _read_cell(items, separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
-        return [part.strip() for part in parts if part.strip()]
+        return [part.strip() for part in parts if strip_text(part)]
     if isinstance(cell, Mapping):
         raise InputError(f"holds an object ({cell!r:.60}), not labels")
     if isinstance(cell, Iterable) and not isinstance(cell, bytes):
         items = [
-            [normalize("NFC", part.strip())] if isinstance(part, str) else _read_cell(part, separator)
+            [normalize("NFC", strip_text(part))] if isinstance(part, str) else _read_cell(part, separator)
             for part in cell
         ]
         return [_Item(_format_cell(value)) for each in items for value in each if value != ""]

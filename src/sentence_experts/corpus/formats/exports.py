@@ -25,7 +25,14 @@ from sentence_experts.corpus.formats.bibtex import KIND, Fields, is_bibtex, read
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
-from sentence_experts.corpus.formats.tagged import NBIB_LINE, RIS_LINE, read_csv, read_header, read_tagged
+from sentence_experts.corpus.formats.tagged import (
+    GAP,
+    NBIB_LINE,
+    RIS_LINE,
+    read_csv,
+    read_header,
+    read_tagged,
+)
 from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
 from sentence_experts.corpus.paper import (
     Citation,
@@ -70,7 +77,7 @@ _TYPES = {
     }.items()
     for name in names.split("|")
 }  # fmt: skip
-_RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
+_RIS_BEGINS = re.compile(rf"^TY{GAP}-[ \t\xa0]", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 # A line of Zotero's field Extra, which holds a field that the kind of item lacks.
 _EXTRA_FIELD = re.compile(
@@ -396,7 +403,7 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "notes": [_first(entry, name) for name in ("note", "extra")],
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),
-        "retracted": entry.get("note") == ["Retracted"],
+        "retracted": any(note.split(";")[0] == "Retracted" for note in entry.get("note", [])),
         "keywords": [
             word
             for each in words

@@ -52,6 +52,10 @@ class MeshTree:
         folded = heading.casefold()
         return self._names.get(folded, folded)
 
+    def names(self) -> list[str]:
+        """Return the names of all descriptors, as `name_of` gives them."""
+        return [*self._numbers]
+
     def numbers_of(self, heading: str) -> tuple[str, ...]:
         """Return the tree numbers of a heading ("C14"); none if the file does not have it."""
         return self._numbers.get(self.name_of(heading), ())

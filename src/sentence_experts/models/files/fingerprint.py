@@ -140,9 +140,8 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
     digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
-    first, *others = module_configs(model)
-    modules = [first, *others] if first[1] else others
-    digest.update(sha256_text(sha256_settings(modules), tokenizer_text(model)).encode())
+    modules = sha256_settings(module_configs(model))
+    digest.update(sha256_text(modules, tokenizer_text(model)).encode())
     digest.update(sha256_settings(describe_layers(model)).encode())
     for name, value in plain_tensors(model.state_dict()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
