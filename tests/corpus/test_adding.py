@@ -303,3 +303,15 @@ def test_a_fetched_corpus_does_not_lose_its_domains_silently(tmp_path: Path, art
         add_to_corpus(fetched.path, [ris(tmp_path, "one.ris", "b")], workers=1)
     assert (fetched.path / DOMAINS).is_file()
     assert len(papers(import_corpus([fetched.path, tmp_path / "one.ris"], workers=1))) == 2
+
+
+def test_records_of_papers_that_are_there_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of equally full records the place decides, not the time: a correction may lose."""
+    corpus = import_corpus(ris(tmp_path, "a.ris", "one", "two"), out=tmp_path / "corpus")
+    (tmp_path / "later").mkdir()
+    corpus = add_to_corpus(corpus, ris(tmp_path / "later", "a.ris", "one", "two"))
+    assert "another" not in caplog.text, "the same records"
+    corrected = ris(tmp_path / "later", "b.ris", "two")
+    corrected.write_text(corrected.read_text().replace("Abstract", "Right abstract"))
+    add_to_corpus(corpus, corrected)
+    assert "1 records more are of papers that have another; the fuller one counts" in caplog.text

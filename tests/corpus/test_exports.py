@@ -780,3 +780,27 @@ def test_a_command_of_latex_around_an_address(tmp_path: Path) -> None:
             f"@misc{{k, title = {{Sleep}}, {field} = {{\\url{{https://doi.org/10.1000/own}}}}}}"
         )
         assert papers(import_corpus(tmp_path / "a.bib", workers=1))[0]["doi"] == "10.1000/own"
+
+
+@pytest.mark.parametrize(
+    "first", ["", "TY-JOUR\n", "TY  -JOUR\n", "TY: JOUR\n", "TY  – JOUR\n", "ty  - JOUR\n"]
+)
+def test_a_record_of_ris_without_its_first_line_is_named(tmp_path: Path, first: str) -> None:
+    whole, part = "TY  - JOUR\nTI  - Rice\nER  - \n\n", "TI  - Oats\nPY  - 2017\nER  - \n\n"
+    corpus = imported(
+        tmp_path, "x.ris", f"{first}{part}{whole}{first}{part}{part}{whole.replace('Rice', 'Rye')}"
+    )
+    assert {paper["title"] for paper in papers(corpus)} == {"Rice", "Rye"}
+    assert [each["reason"] for each in rejected(corpus)].count("broken-entry") == 3
+
+
+@pytest.mark.parametrize("space", ["\xa0", "\t", " ", "   "])
+def test_tags_of_ris_behind_other_spaces(tmp_path: Path, space: str) -> None:
+    text = RIS.replace("  - ", f"{space}-{space[0]}")
+    assert one(imported(tmp_path, "x.ris", text))["abstract"] == "Roots grow deeper."
+
+
+def test_files_of_nbib_that_were_joined_without_a_line_break(tmp_path: Path) -> None:
+    record = "PMID- {0}\nOWN - NLM\nTI  - Title {0}\nSO  - J Foo. 2015"
+    corpus = imported(tmp_path, "x.nbib", "".join(record.format(number) for number in (111, 112, 113)) + "\n")
+    assert [paper["pmid"] for paper in papers(corpus)] == ["111", "112", "113"]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from helpers.text_tables import text_partitions
 from sentence_experts.encoding.encode import encode
@@ -263,3 +264,32 @@ def test_two_routes_of_one_column_are_refused(plain_model, tmp_path):
         {"vector_row": "row"},
         {"vector_row": "vector_row"},
     ]
+
+
+def test_folders_that_are_links_are_read(tmp_path):
+    for name in ("texts/a.jsonl", "elsewhere/b.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"text": "x"}\n')
+    (tmp_path / "texts" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "texts" / "linked" / "back").symlink_to(tmp_path / "texts")
+    for given in ("texts", "texts/**/*.jsonl"):
+        names = [table.source.name for table in find_tables(str(tmp_path / given), None, None)]
+        assert sorted(names) == ["a.jsonl", "b.jsonl"]
+
+
+def test_a_list_of_files_is_no_list_of_texts(model, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
+    for out in (None, tmp_path / "vectors.npy"):
+        with pytest.raises(UsageError, match=r"`texts`: .*a\.jsonl is a file"):
+            encode(model, [str(tmp_path / "a.jsonl")], out=out, route="crops")
+    assert encode(model, ["missing.jsonl"], route="crops").shape[0] == 1
+
+
+def test_numbers_that_float16_cannot_hold_are_refused(plain_model, tmp_path):
+    large = load(plain_model, device="cpu")
+    with torch.no_grad():
+        large[0].auto_model.encoder.layer[-1].output.LayerNorm.weight.mul_(1e6)
+    for out in (None, tmp_path / "vectors.npy"):
+        with pytest.raises(InputError, match="numbers that float16 cannot hold"):
+            encode(large, ["rice"], out=out, precision="float16")
+    assert not (tmp_path / "vectors.npy").exists()

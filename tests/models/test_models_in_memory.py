@@ -15,7 +15,7 @@ from sentence_transformers.base.modules import Router
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.encoding.encode import encode
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.architectures.packed_forward import is_packed
+from sentence_experts.models.architectures.packed_forward import is_packed, use_packing
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.export.export import export
 from sentence_experts.models.loading import load
@@ -184,3 +184,59 @@ def test_other_modules_for_queries_are_refused(plain_folders: dict[str, Path], t
         for call in calls:
             with pytest.raises(InputError, match="models with a Router, which may have other modules"):
                 call(source)
+
+
+@pytest.mark.parametrize("setting", [{"query_length": 8}, {"document_length": 8}])
+def test_other_lengths_for_queries_are_refused(
+    plain_folders: dict[str, Path], setting: dict[str, int]
+) -> None:
+    model = SentenceTransformer(str(plain_folders["bert"]), device="cpu")
+    for name, value in setting.items():
+        setattr(model[0], name, value)
+    for call in (load, lambda source: encode(source, ["a text"])):
+        with pytest.raises(
+            InputError, match=f"reads queries otherwise than documents .`{next(iter(setting))}`"
+        ):
+            call(model)
+
+
+def test_prompts_of_a_view_are_its_own(model: SentenceTransformer) -> None:
+    view = load(model, max_length=8)
+    view.prompts["new"] = "new: "
+    assert "new" not in model.prompts
+
+
+def test_a_model_without_special_tokens_or_with_own_modules_gets_no_routes(
+    plain_folders: dict[str, Path],
+) -> None:
+    class Own(torch.nn.Module):
+        def forward(self, features: Any) -> Any:
+            return features
+
+    model = SentenceTransformer(str(plain_folders["bert"]), device="cpu")
+    model[0].processing_kwargs = {"text": {"add_special_tokens": False}}
+    with pytest.raises(UsageError, match="leaves out special tokens"):
+        extend(model, ["a", "b"])
+    model[0].processing_kwargs = {}
+    model.append(Own())
+    with pytest.raises(UsageError, match="has a module of another class"):
+        extend(model, ["a", "b"])
+
+
+def test_a_padded_batch_is_not_packed_for_an_attention_of_somebody_else(
+    plain_folders: dict[str, Path],
+) -> None:
+    """Its mask may know nothing of several texts in one row."""
+
+    class Own(torch.nn.Module):
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self.inner(*args, **kwargs)
+
+    model = SentenceTransformer(str(plain_folders["bert"]), device="cpu")
+    layer = model[0].auto_model.encoder.layer[0]
+    layer.attention = Own(layer.attention)
+    assert is_packed(use_packing(model)) is None

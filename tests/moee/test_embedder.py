@@ -29,6 +29,7 @@ from sentence_experts.moee import FILE, STANDARD
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
+from sentence_experts.moee.transformer import MoeTransformer
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.storage import RECORD, write_json
 from sentence_experts.training.run import train
@@ -130,16 +131,16 @@ def test_what_does_not_fit_into_memory_is_halved(olmoe, texts, monkeypatch):
 def test_one_text_that_does_not_fit_keeps_what_was_read(olmoe, texts, monkeypatch, tmp_path):
     monkeypatch.setattr("sentence_experts.moee.embedder.TEXTS_PER_PART", 2)
     embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
-    forward, read = embedder.reader.forward, []
+    forward, read = MoeTransformer.forward, []
 
-    def full(features, **kwargs):
+    def full(reader, features, **kwargs):
         if len(read) == 1:
             raise OUT_OF_MEMORY
         read.append(features)
-        return forward(features, **kwargs)
+        return forward(reader, features, **kwargs)
 
     with monkeypatch.context() as patched:
-        patched.setattr(embedder.reader, "forward", full)
+        patched.setattr(MoeTransformer, "forward", full)
         with pytest.raises(SentenceExpertsError, match=r"out of memory with a single text of \d+ tokens"):
             embedder.encode(texts)
     assert len(embedder.store.missing(texts)) == 2
@@ -150,14 +151,14 @@ def test_all_parts_cost_one_reading(olmoe, texts, tmp_path, monkeypatch):
     embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
     first = {part: embedder.with_parts(part).encode(texts) for part in PARTS}
     again = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
+    plain = MoeEmbedder(str(olmoe), device="cpu").encode(texts)
 
     def never(*arguments, **kwargs):
         raise AssertionError("read again")
 
-    monkeypatch.setattr(again.reader, "forward", never)
+    monkeypatch.setattr(MoeTransformer, "forward", never)
     for part in PARTS:
         assert np.array_equal(again.with_parts(part).encode(texts), first[part])
-    plain = MoeEmbedder(str(olmoe), device="cpu").encode(texts)
     assert np.abs(plain - first["sum"]).max() < 2e-3  # kept as float16
     with pytest.raises(AssertionError, match="read again"):
         again.with_prompt("style").encode(texts)

@@ -576,3 +576,29 @@ def test_pairs_of_simulated_papers_are_known_as_such() -> None:
         for n in range(20)
     ]  # fmt: skip
     assert import_pairs(rows).are_simulated
+
+
+def test_ids_of_two_tables_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """Question 5 and answer 5 are two texts; one would stand for both in negatives."""
+    table = questions(40, 40).assign(anchor_id=range(40), positive_id=range(10, 50))
+    with pytest.raises(
+        InputError, match=r"30 ids have several texts, such as '10', as anchor and as positive"
+    ):
+        import_pairs(table)
+    told = table.assign(anchor_id="q" + table["anchor_id"].astype(str))
+    import_pairs(told)
+    assert "several texts" not in caplog.text
+    import_pairs(told.assign(anchor_id=["q1", "q1", *told["anchor_id"][2:]]))
+    assert "1 ids have several texts, such as 'q1'; texts of one id count as one" in caplog.text
+
+
+def test_a_stated_negative_counts_once_whatever_its_id() -> None:
+    linked = questions(40, 40).assign(negative=[f"Wrong {n}." for n in range(40)], label=1)
+    linked = linked.assign(anchor_id=[f"q{n}" for n in range(40)], positive_id=[f"a{n}" for n in range(40)])
+    stated = linked.assign(
+        positive=linked["negative"], negative=None, label=0, positive_id="x" + linked.anchor_id
+    )
+    pairs = import_pairs(pd.concat([linked, stated]).assign(split="test"))
+    assert pairs.split("test")["label"].value_counts().to_pylist() == [
+        {"values": 1, "counts": 40}, {"values": 0, "counts": 40},
+    ]  # fmt: skip

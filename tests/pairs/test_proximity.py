@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from helpers import mentioned_works
 from helpers.compile_pairs import tables_corpus
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
 from helpers.sql import columns, run_query
@@ -19,6 +20,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import LEVELS, SPLITS
 from sentence_experts.pairs.links import co_cited_within
+from sentence_experts.pairs.splits import TooFewPairsError
 
 NAMES = ("citing", "cited", "section", "paragraph", "sentence", "bracket")
 LOOSE: dict[str, Any] = {"unit": "title", "split": "random", "fractions": (0.4, 0.3, 0.3)}
@@ -175,3 +177,14 @@ def test_training_pairs_of_a_corpus_without_texts_are_of_whole_articles(corpus: 
 def test_levels_of_training_that_cannot_be(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="`train_within"):
         compile_pairs("nowhere", **settings)
+
+
+def test_a_level_that_no_training_pair_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [(*place[:4], number, number) for number, place in enumerate(random_mentions(0, 30, 60, 16))]
+    monkeypatch.setattr(mentioned_works, "random_mentions", lambda *_: alone)
+    corpus = mentioned_corpus(tmp_path)
+    assert compile_pairs(corpus, **LOOSE).split("train").num_rows
+    with pytest.raises(TooFewPairsError, match=r"no training pair of all is `train_within=bracket`"):
+        compile_pairs(corpus, **LOOSE, train_within="bracket")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import sentence_experts
 from helpers.samples import write_corpus
@@ -16,6 +17,7 @@ from sentence_experts.errors import RouteError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.add_drop_routes import with_heads
+from sentence_experts.models.surgery.extend import extend
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval import vectors as vectors_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
@@ -172,3 +174,26 @@ def test_lengths_that_do_not_fit_or_are_damaged_are_computed_again(
         file.write_bytes(content) if isinstance(content, bytes) else write_npy(file, content, "lengths")
         assert find_papers(Searcher(BatchEncoder(heads), corpus), "rice", "use") == before
         assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["expert", "adapter"])
+def test_heads_on_several_routes_of_a_model_in_memory_do_not_share_vectors(
+    tmp_path: Path, plain_model: Path, kind: str
+) -> None:
+    """Its hash is that of all its weights, and tells routes apart no more than that of a hub model."""
+    grown = extend(plain_model, routes=["a", "b"], kind=kind)
+    with torch.no_grad():
+        for name, weight in grown.named_parameters():
+            if ".experts.1." in name or "adapters.1." in name:
+                weight.add_(torch.randn(weight.shape) * 0.3)
+    for route, heads in (("a", ("one", "other")), ("b", ("third",))):
+        grown = with_heads(grown, draw_heads(*heads), on=route)
+    corpus = write_corpus(tmp_path)
+    for route in ("one", "third", "other"):
+        searcher = Searcher(BatchEncoder(grown), corpus, "title+abstract")
+        vectors = grown.encode(searcher.papers.texts(range(5), "title+abstract"), prompt_name=route)
+        query = grown.encode("rice in the rain", prompt_name=route, normalize_embeddings=True)
+        for hit in find_papers(searcher, "rice in the rain", route):
+            vector = vectors[hit.row] / np.linalg.norm(vectors[hit.row])
+            assert hit.score == pytest.approx(float(vector @ query), abs=1e-5)
+    assert len(list((tmp_path / ".vectors").glob("*/vectors.npy"))) == 2, "heads on one route share them"

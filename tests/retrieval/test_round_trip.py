@@ -100,3 +100,16 @@ def test_real_libraries_come_back(real_data: Path, tmp_path: Path, name: str, fo
     first, second = by_text(corpus), by_text(again(corpus, form, tmp_path))
     assert sum(bool(each[0][0]) for each in first.values()) > 0
     assert {key: second.get(key) for key in first} == first
+
+
+@pytest.mark.parametrize("form", ["ris", "bibtex", "csv"])
+def test_retracted_papers_stay_so(tmp_path: Path, form: Format) -> None:
+    ids = {"own": {"id": "x9"}, "OpenAlex": {"openalex": "W12345"}, "DOI": {"doi": "10.1000/x"}}
+    rows = [{**each, "title": f"Study with {name}", "retracted": True} for name, each in ids.items()]
+    rows.append({"id": "x10", "title": "A sound study", "retracted": False})
+    kept = import_corpus(papers=rows).to_pandas().replace({float("nan"): None}).to_dict("records")
+    (tmp_path / f"library{SUFFIX[form]}").write_text(export_papers(kept, form))
+    back = import_corpus(tmp_path / f"library{SUFFIX[form]}").to_pandas()
+    assert dict(zip(back["title"], back["retracted"], strict=True)) == {
+        row["title"]: row["retracted"] for row in rows
+    }

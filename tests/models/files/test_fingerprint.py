@@ -107,6 +107,10 @@ CHANGES: list[Change] = [
     lambda model: model.prompts.update(query="query: "),
     lambda model: model.set_pooling_include_prompt(False),
     lambda model: setattr(model.tokenizer, "truncation_side", "left"),
+    lambda model: setattr(model[0], "processing_kwargs", {"text": {"max_length": 5}}),
+    lambda model: setattr(model[0].auto_model.config, "is_decoder", True),
+    lambda model: setattr(model[0].auto_model.encoder.layer[0].attention.self, "attention_head_size", 1),
+    lambda model: model[0].auto_model.embeddings.position_ids.add_(1),
 ]
 
 
@@ -285,7 +289,16 @@ def test_vectors_that_are_cut_have_their_own_key(model: SentenceTransformer, fol
     model.truncate_dim = 8
     assert BatchEncoder(model).cache_key(None) != key
     save(model, folder.with_name("cut"))
-    assert "truncate_dim" not in BatchEncoder(load(folder.with_name("cut"), device="cpu")).cache_key(None)
+    assert BatchEncoder(load(folder.with_name("cut"), device="cpu")).cache_key(None) != key
+
+
+def test_a_route_of_a_model_that_cuts_its_vectors_has_its_own_key(folder: Path, tmp_path: Path) -> None:
+    """The hash of a route leaves the file of the model's settings out."""
+    whole = extend(folder, ["a", "b"], out=tmp_path / "whole")
+    whole.truncate_dim = 8
+    save(whole, tmp_path / "cut")
+    keys = [BatchEncoder(load(tmp_path / name, device="cpu")).cache_key("a") for name in ("whole", "cut")]
+    assert keys[0] != keys[1]
 
 
 def test_what_is_made_of_a_model_with_other_settings_is_made_anew(
