@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
@@ -267,11 +268,26 @@ def _is_decisive(file: Path, folder: Path) -> bool:
 
 
 def file_states(place: str) -> dict[str, tuple[int, ...]]:
-    """Return what changes with the bytes of a folder's files, but for ctime: a backup by links sets it."""
+    """Return what changes with the bytes of a folder's files, and of those of the base that it names.
+
+    It is without ctime: a backup by links sets that.
+    """
     try:
-        return {str(file): file_state(file)[:3] for file in files_of(Path(place))}
+        files = [file for folder in (Path(place), *_bases_of(Path(place))) for file in files_of(folder)]
+        return {str(file): file_state(file)[:3] for file in files}
     except OSError:  # the folder is being replaced
         return {}
+
+
+def _bases_of(folder: Path) -> list[Path]:
+    """Return the folders of the bases that a folder only names, as that of a LoRA does."""
+    found = []
+    for file in (each for each in NAMING_A_BASE if (folder / each).is_file()):
+        with suppress(InputError, AttributeError):  # a damaged file, which loading names
+            base = read_json(folder / file).get(NAMING_A_BASE[file])
+            if isinstance(base, str) and Path(base).is_dir() and Path(base).resolve() != folder.resolve():
+                found.append(Path(base))
+    return found
 
 
 def _state_of(model: Any) -> dict[str, Any]:

@@ -21,13 +21,14 @@ class TasksConfig(Config):
     max_train: int | None = Field(
         None,
         ge=1,
-        description="Maximum number of training pairs, each with all its negatives, or texts, per dataset",
+        description="Maximum number of training pairs, each with all its negatives, or texts, per dataset; a "
+        "query stays with all its pairs",
     )
     max_eval: int | None = Field(
         None,
         ge=1,
         description="Maximum number of pairs, queries to re-rank, or texts, per dataset, in validation and "
-        "in test",
+        "in test; a query stays with all its pairs",
     )
     seed: Seed = 0
 

@@ -220,7 +220,8 @@ class FitConfig(Config):
     rank: int | None = Field(
         None,
         ge=1,
-        description="Rank of a head's difference from the identity, or of an adapter. Default: any, or 8",
+        description="Rank of a head's difference from the identity, or of an adapter; experts have none. "
+        "Default: any, or 8",
     )
     steps: int = Field(
         500,
@@ -235,3 +236,9 @@ class FitConfig(Config):
         "it, so it is not for models with routes",
     )
     seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _check_rank(self) -> FitConfig:
+        if self.kind == "expert" and self.rank is not None:
+            raise ValueError("`rank` has no effect with `kind=expert`: leave it out")
+        return self
