@@ -209,3 +209,14 @@ def test_parameters_of_an_address_are_no_part_of_a_doi() -> None:
         assert identifiers_in_url(f"https://{address}") == (None, None, "PMC12345")
     two = "https://doi.org/10.1000/abc?utm_source=x; https://doi.org/10.2000/def"
     assert normalise_doi(two) == "10.1000/abc"
+
+
+@pytest.mark.parametrize("address", ["", "https://doi.org/", "https://www.biorxiv.org/content/"])
+def test_versions_of_a_preprint_are_one_work(address: str) -> None:
+    assert normalise_doi(f"{address}10.1101/2020.01.01.123456v2") == "10.1101/2020.01.01.123456"
+
+
+@pytest.mark.parametrize("between", [";", "; ", "|", ",", "; https://doi.org/"])
+def test_of_several_dois_the_first_counts(between: str) -> None:
+    assert normalise_doi(f"10.1234/abc{between}10.1234/def") == "10.1234/abc"
+    assert normalise_doi("https://doi.org/10.1234/abc#sec1") == "10.1234/abc"

@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 
 from helpers.fresh_process import run_fresh
 from helpers.small_language_models import WORDS
+from sentence_experts import create_app
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
@@ -31,6 +32,7 @@ from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.transformer import MoeTransformer
 from sentence_experts.moee.vectors import PARTS
+from sentence_experts.retrieval.search import search
 from sentence_experts.storage import RECORD, write_json
 from sentence_experts.training.run import train
 
@@ -471,3 +473,21 @@ def test_a_language_model_that_was_changed_in_memory_gives_vectors_alone(
         with pytest.raises(UsageError, match=f"the language model {olmoe} was changed in memory"):
             use()
     assert {path.name for path in tmp_path.iterdir()} == {"cache"}
+
+
+def test_shorter_vectors_are_those_of_the_model_too(olmoe, texts):
+    embedder = MoeEmbedder(str(olmoe), parts="hs", device="cpu")
+    whole = embedder.encode(texts)
+    embedder.truncate_dim = 8
+    assert np.array_equal(embedder.encode(texts), whole[:, :8])
+    assert embedder.get_embedding_dimension() == 8
+    assert embedder.encode(texts, truncate_dim=4).shape[1] == 4
+
+
+@pytest.mark.parametrize("standard", ["batch", "faithful"])
+def test_vectors_that_depend_on_their_batch_are_not_searched(olmoe, tmp_path, standard):
+    embedder = MoeEmbedder(str(olmoe), parts="hs", device="cpu", standard=standard)
+    rows = [{"paper_id": "a", "title": "Sleep"}, {"paper_id": "b", "title": "Rice"}]
+    for use in (lambda: search(embedder, pd.DataFrame(rows), "Sleep"), lambda: create_app({"m": embedder})):
+        with pytest.raises(UsageError, match="standard scores of each batch"):
+            use()

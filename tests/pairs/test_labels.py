@@ -59,6 +59,10 @@ def sets_of(labels: Labels) -> list[set[str]]:
         ([10**400, 3**900, 10**400], [{str(10**400)}, {str(3**900)}, {str(10**400)}]),
         (["10000000000000000", "10000000000000001"] * 2, [{"10000000000000000"}, {"10000000000000001"}] * 2),
         (["inf", "nan", "inf", "NA", " null ", "x"], [{"inf"}, set(), {"inf"}, set(), set(), {"x"}]),
+        (
+            ["NA; x", "x; y", "y; nan ", ["x", "nan"], [float("nan")]],
+            [{"x"}, {"x", "y"}, {"y"}, {"x"}, set()],
+        ),
         (["none", "na; a", "na", "none"], [{"none"}, {"a", "na"}, {"na"}, {"none"}]),
         (["[" * 100_000 + "]" * 100_000, "a"] * 2, [{"[" * 100_000 + "]" * 100_000}, {"a"}] * 2),
     ],
@@ -70,7 +74,7 @@ def test_a_cell_holds_one_label_or_several(cells: list[Any], expected: list[set[
 def test_cells_that_say_that_nothing_is_known_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         read(["a", "NA", "a", "NA", "b", "null"])
-    assert "3 cells say 'NA' or alike, which is no label" in caplog.text
+    assert "3 values are 'NA' or alike, which is no label" in caplog.text
 
 
 def test_labels_in_two_unicode_forms_are_one_label() -> None:

@@ -11,6 +11,7 @@ import pytest
 from helpers.shipped_recipes import copy_recipe
 from sentence_experts.cli.main import main
 from sentence_experts.recipes import RECIPES
+from sentence_experts.reproduce.experiment import evaluate
 from sentence_experts.storage import locked
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -101,6 +102,12 @@ def test_recipe_on_pairs_runs_and_resumes(
         file.write_text("mine")
     assert run(recipe, "--out", out) == 0
     assert [file.read_text() for file in edited] == ["mine"] * 3
+    assert capsys.readouterr().err.count("stays, though it would be written otherwise now") == 3
+    for file in edited:
+        file.unlink()
+    assert run(recipe, "--out", out) == 0
+    assert "stays" not in capsys.readouterr().err
+    assert figures(report) == found
 
     # Another recipe of the paper takes the corpus and the pairs that are there.
     assert run(recipe_for(plain_model, tmp_path, MOE_ALL.with_name("tfidf.yaml")), "--out", out) == 0
@@ -114,6 +121,21 @@ def test_recipe_on_pairs_runs_and_resumes(
     protocol.write_text(protocol.read_text().replace("batch_size: 16", "batch_size: 8"))
     assert run(recipe, "--out", out) == 2
     assert "batch_size" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_report_of_earlier_settings_stays_under_another_name(tmp_path: Path, plain_model: Path) -> None:
+    rows = [
+        {"anchor": f"rice {n}", "positive": f"{word} {n}", "label": label, "split": "test"}
+        for n in range(8)
+        for label, word in enumerate(("wheat", "rice"))
+    ]
+    for number, settings in enumerate(({"bootstrap": 0}, {"bootstrap": 20}, {"bootstrap": 30})):
+        evaluate({"m": plain_model}, rows, tmp_path / "out", **settings)
+        (tmp_path / "out" / "report.html").write_text(f"mine {number}")
+    evaluate({"m": plain_model}, rows, tmp_path / "out", bootstrap=30)
+    assert [(tmp_path / "out" / f"report{name}.html").read_text() for name in (".old1", ".old2", "")] == [
+        "mine 0", "mine 1", "mine 2",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

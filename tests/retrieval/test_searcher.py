@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, is_nothing_close
 from sentence_experts.retrieval.matching import match_papers
 from sentence_experts.retrieval.papers import Filters, Papers
+from sentence_experts.retrieval.search import search
 from sentence_experts.retrieval.search_routes import (
     SearchRoute,
     find_blend,
@@ -183,6 +185,26 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
     same = {"year": None}, {"authors": ("Ann Smith",)}, {"year": 2009}, {"doi": None, "authors": ()}
     assert match_papers(papers, [work, *(replace(work, **each) for each in others)]) == [0, None, None, None]
     assert match_papers(papers, [replace(work, **each) for each in same]) == [0] * 4
+    # Without a DOI a short title tells little, a long one enough.
+    row = {"id": "10.1234/c", "title": "Yields of rice in drought", "authors": "Ito, B", "year": 2012}
+    papers = Papers(import_corpus(papers=[row, {**row, "id": "10.1234/a", "title": "Introduction"}]))
+    other = Paper(title="Introduction", authors=("Jones, C",), year=2012)
+    near = replace(other, authors=("Ito, Bea",))
+    listed = [
+        other,
+        replace(near, year=1980),
+        near,
+        replace(other, authors=()),
+        replace(other, title=row["title"]),
+    ]
+    assert match_papers(papers, listed) == [None, None, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["title", "Title", "TITLE"])
+def test_columns_of_a_table_that_is_searched_are_named_in_any_case(plain_model: Path, name: str) -> None:
+    rows = [{"paper_id": "a", name: "Sleep"}, {"paper_id": "b", name: "Rice"}]
+    (found,) = search(plain_model, pd.DataFrame(rows), "Rice", unit="title", top_k=1).papers
+    assert found[0]["title"] == "Rice"
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

@@ -476,3 +476,23 @@ def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> N
     compile_tasks({"s": {"kind": "sts", "datasets": {"t": {"table": table}}}})
     (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert told.endswith("10 rows are set aside, the first: row 2: score: no number: '1,5'")
+
+
+@pytest.mark.parametrize("maximum", [20, 120])
+def test_a_query_of_a_sample_stays_with_all_its_answers(maximum: int) -> None:
+    """An answer that is left out would be a wrong hit, or a negative, if another query kept it."""
+    rows = [
+        {"anchor": f"question {q} of topic {t}?", "positive": f"answer {a} on subject {t}.", "split": split}
+        for t, split in zip(range(80), ["train", "test"] * 40, strict=True)
+        for q in range(3)
+        for a in range(4)
+    ]
+    source = {"search": {"kind": "retrieval", "datasets": {"d": pd.DataFrame(rows)}}}
+    whole, tasks = compile_tasks(source), compile_tasks(source, max_train=maximum, max_eval=maximum)
+    for split in ("train", "test"):
+        some, every = (
+            each.pairs("search", "d", split).to_pandas()[["anchor", "positive"]] for each in (tasks, whole)
+        )
+        assert maximum - 4 < len(some) <= maximum
+        linked = every[every["anchor"].isin(some["anchor"])]
+        assert {*some.itertuples(index=False)} == {*linked.itertuples(index=False)}

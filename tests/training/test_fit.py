@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -230,6 +231,24 @@ def test_groups_that_differ_in_case_or_space_alone_are_one() -> None:
     assert len(set(groups[:5])) == 1
     assert groups[5] == groups[6]
     assert len({groups[0], groups[5], groups[7]}) == 3
+
+
+def test_numbers_and_lists_are_in_the_text_of_every_kind_of_table(tmp_path: Path) -> None:
+    rows = [
+        {"title": f"Study of {'abcdefgh'[n]}", "code": n, "words": ["x", f"y{n}"], "topic": n % 2}
+        for n in range(8)
+    ]
+    frame = pd.DataFrame(rows)
+    frame.assign(words=frame["words"].map("; ".join)).to_csv(tmp_path / "rows.csv", index=False)
+    config = FitConfig(text=["title", "code", "words"], by=["topic"])
+    texts = [LabelledTexts.read(table, config).texts for table in (rows, frame, tmp_path / "rows.csv")]
+    assert texts[0] == texts[1] == texts[2]
+    assert texts[0][3] == "Study of d\n3\nx; y3"
+
+
+def test_a_rank_of_experts_is_refused() -> None:
+    with pytest.raises(se.UsageError, match="`rank` has no effect with `kind=expert`"):
+        FitConfig.of(None, by=["topic"], kind="expert", rank=8)
 
 
 def test_a_column_of_splits_is_named_as_not_read(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,9 +14,11 @@ from sentence_transformers import SentenceTransformer
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
+from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import BadNumbersError
@@ -178,3 +180,29 @@ def test_measuring_does_not_change_what_is_trained(pairs: Pairs, experts_model: 
         train(str(experts_model), pairs, settings, eval_steps=steps).model.state_dict() for steps in (1, 6)
     )
     assert all(torch.equal(often[name], once[name]) for name in once)
+
+
+def test_validation_is_of_the_length_that_the_model_keeps(plain_model: Path) -> None:
+    lead = "common words that say nothing " * 3
+    kinds = ["rice", "wheat", "oats", "rye", "barley", "maize"]
+    rows = [
+        {"anchor": f"{lead} {a}", "positive": f"{lead} {b} {n}", "label": int(a == b), "split": split}
+        for n, (a, b) in enumerate([(a, b) for a in kinds for b in kinds])
+        for split in (["train", "validation"] if a == b else ["validation"])
+    ]
+    result = train(
+        load(plain_model, device="cpu"), rows, max_steps=1, batch_size=2, max_length=8, learning_rate=1e-9
+    )
+    figures = evaluate(load(plain_model, device="cpu"), rows, split="validation", bootstrap=0)
+    assert result.validation == pytest.approx(figures.models[0].pooled.metrics["roc_auc"], abs=1e-3)
+
+
+def test_a_model_that_leaves_prompts_out_is_not_trained_with_them(plain_model: Path) -> None:
+    model = load(plain_model, device="cpu")
+    model.set_pooling_include_prompt(False)
+    rows = [{"anchor": f"rice {n}", "positive": f"wheat {n}"} for n in range(20)]
+    tasks = compile_tasks(
+        {"search": {"kind": "retrieval", "datasets": {"d": rows}, "instructions": {"query": "Find: "}}}
+    )
+    with pytest.raises(UsageError, match="pooling leaves prompts out"):
+        train(model, tasks, max_steps=1, batch_size=4)

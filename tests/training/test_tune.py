@@ -12,7 +12,7 @@ import pytest
 from helpers.killed_run import run_until_killed
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import NoSpaceError, read_json
+from sentence_experts.storage import InUseError, NoSpaceError, read_json
 from sentence_experts.training import tune as tune_module
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.result import TrainResult
@@ -151,16 +151,23 @@ def test_trials_that_learn_nothing_are_told(
     assert "no trial was better" not in caplog.text
 
 
-def test_a_full_disk_fails_no_setting(
-    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [NoSpaceError, InUseError])
+def test_what_no_setting_causes_fails_none(
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
-    def fill(*given: Any, **settings: Any) -> None:
-        raise NoSpaceError("no space left: make room")
+    """A full disk, or another process that writes a trial."""
+
+    def fail(*given: Any, out: Path, **settings: Any) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "checkpoint").touch()
+        raise kind("not now")
 
     with monkeypatch.context() as patched:
-        patched.setattr(tune_module, "train", fill)
-        with pytest.raises(NoSpaceError):
+        patched.setattr(tune_module, "train", fail)
+        with pytest.raises(kind):
             tune(experts_model, pairs, out=tmp_path / "search", space=SPACE, trials=1, **SHARED)
+    assert [*(tmp_path / "search").rglob("checkpoint")]
+    shutil.rmtree(tmp_path / "search" / "trials")
     found = tune(experts_model, pairs, out=tmp_path / "search", space=SPACE, trials=1, **SHARED)
     assert [trial.failure for trial in found.trials] == [None]
 

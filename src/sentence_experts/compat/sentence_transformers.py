@@ -11,9 +11,10 @@ from sentence_transformers.base.losses.merged_forward import merge_feature_batch
 from sentence_transformers.base.modules import Router
 from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.compat.torch import share_weights
-from sentence_experts.compat.transformers import hash_value
+from sentence_experts.compat.values import describe_values
 from sentence_experts.errors import InputError
 
 M = TypeVar("M", bound=SentenceTransformer)
@@ -92,15 +93,25 @@ def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
 
 
 def tokenizer_text(model: SentenceTransformer) -> str:
-    """Return a fast tokenizer as JSON without the limits that each call changes; of another, a hash."""
+    """Return a fast tokenizer as JSON without the limits that each call changes; of another, its words."""
     tokenizer = getattr(model, "tokenizer", None)
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None:
-        return "" if tokenizer is None else hash_value(getattr(tokenizer, "__dict__", {}))
+        return _describe_tokenizer(tokenizer)
     content = json.loads(fast.to_str())
     side = getattr(model.tokenizer, "truncation_side", "right")
     more = {} if side == "right" else {"truncation_side": side}
     return json.dumps({**content, "truncation": None, "padding": None, **more}, sort_keys=True)
+
+
+def _describe_tokenizer(tokenizer: Any) -> str:
+    """Return the text of a tokenizer of the library tokenizers, or the words of another one."""
+    if hasattr(tokenizer, "to_str"):
+        return str(tokenizer.to_str())
+    if isinstance(tokenizer, PreTrainedTokenizerBase):
+        vocabulary, special = tokenizer.get_vocab(), tokenizer.special_tokens_map
+        return json.dumps([vocabulary, special], sort_keys=True, default=str)
+    return "" if tokenizer is None else json.dumps(describe_values(tokenizer), sort_keys=True)
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:

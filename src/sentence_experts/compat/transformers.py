@@ -7,13 +7,10 @@ import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from threading import RLock, get_ident
 from typing import Any
 
 import torch
-from datasets.fingerprint import Hasher
-from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -24,6 +21,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils.loading_report import LoadStateDictInfo
 from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
+from sentence_experts.compat.values import describe_values
 from sentence_experts.errors import UsageError
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
@@ -38,6 +36,7 @@ _NO_MATTER = {
     "name_or_path", "output_attentions", "output_hidden_states", "output_router_logits", "problem_type",
     "return_dict", "search_routes", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
+_FEW = 4096  # elements of a buffer that are compared: frequencies, and no masks
 _REMOTE = "transformers_modules"  # code that came with a model, and is hashed with its files
 
 
@@ -62,7 +61,7 @@ def describe_layers(model: Any) -> list[list[Any]]:
     """Return the config of a model's transformer, and the name, class, settings and hooks of each layer.
 
     None of it is a weight. Experts are left out, which come and go. Of classes and functions that no library
-    has, the values and the code count, since they may change with nothing that names them.
+    has, values and code count (`describe_values`), since they may change with nothing that names them.
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
     described = [["config", _describe_config(model[0])]]
@@ -71,7 +70,7 @@ def describe_layers(model: Any) -> list[list[Any]]:
             continue
         adapters = _describe_adapters(layer) if peft else []
         hooks = _list_hooks(layer)
-        own = [hash_value(value) for value in _list_own(layer)]
+        own = _list_own(layer)
         of_weights = _list_settings(layer)
         described.append(
             [name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own, *of_weights]
@@ -84,52 +83,32 @@ def _describe_config(module: Any) -> dict[str, Any]:
     config = getattr(getattr(module, "auto_model", None), "config", None)
     if not isinstance(config, PreTrainedConfig):
         return {}
-    content: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    text = json.dumps(config.to_dict(), sort_keys=True, default=lambda value: type(value).__qualname__)
+    content: dict[str, Any] = json.loads(text)
     return {
         name: value for name, value in content.items() if not name.startswith("_") and name not in _NO_MATTER
     }
 
 
 def _list_own(layer: torch.nn.Module) -> list[Any]:
-    """Return the attributes and class of a layer if no library has the class, and else such functions in it.
-
-    The class tells its code and what that uses if it is of a notebook or script; of others there is the text.
-    """
-    values = {name: value for name, value in vars(layer).items() if name not in _stock_attributes()}
+    """Return what a layer has of classes and functions that no library has: settings, buffers and code."""
     if not is_of_library(type(layer), _REMOTE):
-        return [type(layer), _source_of(type(layer)), values, dict(layer.named_buffers(recurse=False))]
-    functions = {name: getattr(value, "func", value) for name, value in values.items()}
-    return [
-        each for each in functions.values() if inspect.isroutine(each) and not is_of_library(each, _REMOTE)
-    ]
+        return [describe_values(layer), describe_values(dict(_list_buffers(layer)))]
+    values = vars(layer).values()
+    functions = [each for each in values if inspect.isroutine(each) and not is_of_library(each, _REMOTE)]
+    return [describe_values(each) for each in functions]
 
 
-def _source_of(kind: type) -> str:
-    try:
-        return "" if kind.__module__ == "__main__" else inspect.getsource(kind)
-    except (OSError, TypeError):  # a class that is in no file
-        return ""
+def _list_buffers(layer: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the buffers of a layer that are not saved."""
+    for name in sorted(layer._non_persistent_buffers_set):
+        if (buffer := layer._buffers.get(name)) is not None:
+            yield name, buffer
 
 
 def is_of_library(kind: Any, *others: str) -> bool:
     """Return whether a class or function is of the libraries that models are made of, or of `others`."""
     return str(getattr(kind, "__module__", None)).partition(".")[0] in {*_LIBRARIES, *others}
-
-
-@cache
-def _stock_attributes() -> frozenset[str]:
-    """Return the attributes of every model and layer, which are described or compared elsewhere."""
-    return frozenset(vars(SentenceTransformer(modules=[torch.nn.Identity()], device="cpu")))
-
-
-def hash_value(value: Any) -> str:
-    """Return a hash of a value and of the code in it; of what cannot be pickled, the type counts."""
-    try:
-        return str(Hasher.hash(value))
-    except Exception:  # whatever the classes of others raise
-        if isinstance(value, dict):
-            return ",".join(f"{name}={hash_value(each)}" for name, each in value.items())
-        return type(value).__qualname__
 
 
 def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
@@ -139,7 +118,7 @@ def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
         return []
     kept = {name: value for name, value in vars(layer).items() if isinstance(value, int | float | str)}
     if getattr(layer, "rope_type", None) not in ("dynamic", "longrope"):  # which change by use
-        kept |= {name: hash_value(layer._buffers[name]) for name in layer._non_persistent_buffers_set}
+        kept |= {name: describe_values(each) for name, each in _list_buffers(layer) if each.numel() <= _FEW}
     return [[name, kept[name]] for name in sorted(kept.keys() - _BY_USE) if not name.startswith("_")]
 
 

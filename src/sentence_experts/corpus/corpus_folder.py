@@ -45,6 +45,7 @@ BODIES = "bodies.parquet"
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
+_PLAIN_NAMES = {"paper_id", "title", "abstract", "citing", "cited", "domain"}
 PROVENANCE = "provenance.parquet"
 
 _TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int32()
@@ -349,10 +350,7 @@ def build_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
 
 def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> CorpusFolder:
     folder.mkdir()
-    papers, citations = (
-        _fold_names(table, schema)
-        for table, schema in ((papers, PAPERS_SCHEMA), (citations, CITATIONS_SCHEMA))
-    )
+    papers, citations = _fold_names(papers), _fold_names(citations)
     if "retracted" not in papers.column_names:
         has_titles = papers.column_names.count("title") == 1
         titles = papers["title"].to_pylist() if has_titles else [None] * papers.num_rows
@@ -382,9 +380,9 @@ def following(path: Path) -> Path:
     return Path(os.path.abspath(path) + _FOLLOWING)
 
 
-def _fold_names(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table whose columns have the schema's names for them, as "title" for "Title"."""
-    there, known = table.column_names, {*schema.names, "domain"}
+def _fold_names(table: pa.Table) -> pa.Table:
+    """Return a table whose columns of ids and texts have lower-case names, as "title" for "Title"."""
+    there, known = table.column_names, _PLAIN_NAMES
     names = {name: name.lower() for name in there if name.lower() in known.difference(there)}
     is_plain = len({*names.values()}) == len(names)
     return table.rename_columns([names.get(name, name) for name in there]) if is_plain else table

@@ -103,6 +103,7 @@ def _without_version(doi: str | None) -> str | None:
     return _PREPRINT.sub(r"\1", doi) if doi else None
 
 
+_FRAGMENT = re.compile(r"#.+$")  # a DOI may end in "#", a check character
 _SEVERAL = re.compile(r"[;,|]\s*(?=(?:https?://)?(?:(?:dx\.)?doi\.org/)?10\.\d{4,}/)")
 
 
@@ -113,7 +114,7 @@ def _cut_page(url: str) -> str:
     'https://www.frontiersin.org/articles/10.3389/fnins.2019.00001'
     """
     if found := re.search(r"doi\.org/(?=(?:doi:)?10\.)", url, re.I):  # behind the address of a proxy, perhaps
-        return url[: found.start()] + _PARAMETERS.sub("", url[found.start() :]).split("#")[0]
+        return url[: found.start()] + _FRAGMENT.sub("", _PARAMETERS.sub("", url[found.start() :]))
     url = re.sub("%2f", "/", url, flags=re.I)
     if (found := re.search(r"10\.\d{4,}/", url)) is None:
         return url
@@ -140,7 +141,9 @@ def normalise_doi(value: str | None) -> str | None:
     """
     if not value:
         return None
-    value = _SEVERAL.split(value.strip().lower(), maxsplit=1)[0]
+    value = value.strip().lower()
+    if len(several := [part for part in _SEVERAL.split(value) if _DOI.search(part)]) > 1:
+        value = several[0]
     if value.startswith(("http://", "https://")) or "doi.org/" in value:
         value = _cut_page(value)
     if _PLAIN_DOI.fullmatch(value):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import glob
 import itertools
 import logging
-import os
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import check_listed
+from sentence_experts.storage import check_listed, walk_files
 from sentence_experts.table_files import format_of, opened, parquet_file
 from sentence_experts.tables import Table, is_path
 from sentence_experts.text_table import TextRow, TextTable
@@ -45,11 +44,11 @@ def _find_files(source: Path) -> list[Path]:
         return [source]
     # Folders whose names are written out may have brackets in them, or be hidden.
     base = next(folder for folder in (source, *source.parents) if folder.is_dir())
-    pattern = "**" if base == source else str(source.relative_to(base))
-    # Unlike pathlib's, glob's "**" looks into folders that are links.
-    found_paths = glob.iglob(
-        os.path.join(glob.escape(str(base)), pattern), recursive=True, include_hidden=True
-    )
+    pattern = source.relative_to(base).parts
+    if base == source or "**" in pattern:  # as pathlib has it, but into folders that are links, too
+        files = [file for file in walk_files(base) if _fits(file.relative_to(base).parts, pattern or ("**",))]
+    else:
+        files = [file for file in base.glob(str(source.relative_to(base))) if file.is_file()]
     written = {part[0] for part in source.relative_to(base).parts}  # what a pattern names is not hidden
     hides = {*"._"} - written
 
@@ -62,20 +61,27 @@ def _find_files(source: Path) -> list[Path]:
     for folder in [base] if base == source or inner in ("", ".") else base.glob(inner):
         if folder.is_dir() and not hidden(folder):
             check_listed(folder, hidden="._" if is_whole else None)
-    files = filter(Path.is_file, map(Path, found_paths))
-    tables = sorted(file for file in files if format_of(file) and not hidden(file))
+    tables = sorted(file for file in files if format_of(file) and file.is_file() and not hidden(file))
     found = [file for file in tables if format_of(file) in _IN_FOLDERS]
     # A link to one is no other one.
     found = list({file.resolve(): file for file in reversed(found)}.values())[::-1]
     if not found:
         others = f"; give the path of each other file, such as {tables[0].name}" if tables else ""
         raise InputError(f"{source}: no such file, or no Parquet or JSON-lines files in it{others}")
-    if left_out := [file for file in tables if file not in found]:
+    if left_out := [file for file in tables if format_of(file) not in _IN_FOLDERS]:
         logger.warning(
             f"{source}: {len(left_out)} files that are neither Parquet nor JSON lines are left out, such as "
             f"{left_out[0].name}; give their paths too"
         )
     return found
+
+
+def _fits(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return len(pattern) == 1 or any(_fits(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
 
 
 def count_rows(tables: Sequence[TextTable]) -> int | None:

@@ -247,9 +247,10 @@ class ExpertEncoder(SentenceTransformer):
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
             RouteError: a text, or `prompt_name`, has no known route.
         """
-        self._check_prompt_name(args[0] if args else kwargs.get("prompt_name"))
-        if self._stands_for_default(kwargs.get("prompt_name")):
-            kwargs["prompt_name"] = None
+        name = args[0] if args else kwargs.get("prompt_name")
+        self._check_prompt_name(name)
+        if self._stands_for_default(name) and len(args) < 2:
+            args, kwargs = (), {**kwargs, "prompt_name": None}
         prompts = [kwargs.get(name) for name in ("prompt", "prompt_name")]
         is_one = self.is_singular_input(inputs)
         texts = [inputs] if is_one else list(inputs)

@@ -24,6 +24,7 @@ from sentence_experts.storage import (
     file_state,
     read_json,
     sha256_file,
+    walk_files,
 )
 
 logger = logging.getLogger(__name__)
@@ -257,8 +258,7 @@ class ModelOrigin:
 
 def files_of(folder: Path) -> list[Path]:
     """Return the files of a model's folder that may change a vector: no cards, records or hidden files."""
-    found = (Path(parent, name) for parent, _, names in os.walk(folder, followlinks=True) for name in names)
-    return sorted(file for file in found if file.is_file() and _is_decisive(file, folder))
+    return sorted(file for file in walk_files(folder) if file.is_file() and _is_decisive(file, folder))
 
 
 def _is_decisive(file: Path, folder: Path) -> bool:

@@ -113,7 +113,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     _check_ids(pairs, name)
     sets = [each for _, each in parts if each is not None]
     split = np.concatenate(sets) if len(sets) == len(parts) else None
-    rows = _find_first(pairs, split)
+    rows = _find_first(pairs, split, _join_ids(pairs).reshape(2, -1))
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
     is_same = pc.or_(
@@ -160,19 +160,24 @@ def _check_ids(pairs: pa.Table, name: str) -> None:
     """Check that texts of one id are one, as they count as one.
 
     Raises:
-        InputError: an id has a text as anchor and another as positive.
+        InputError: most ids that are anchors and positives have several texts: they are of two tables.
     """
-    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
-    texts = [fold_texts(pairs[end]).to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
-    of_id: dict[str, set[str]] = {}
-    for each, text in zip(np.concatenate(ids), np.concatenate(texts), strict=True):
-        of_id.setdefault(each, set()).add(text)
-    doubled = {each for each, own in of_id.items() if len(own) > 1}
+    ids = {end: pc.unique(pairs[f"{end}_id"]) for end in ("anchor", "positive")}
+    texts = pa.table({"id": _join_ids(pairs), "text": _join_texts(pairs)})
+    counted = texts.group_by("id").aggregate([("text", "count_distinct")])
+    several = counted.filter(pc.greater(counted["text_count_distinct"], 1))["id"]
+    if not len(several):
+        return
+    some = texts.filter(pc.is_in(texts["id"], several.combine_chunks()))
+    some = some.set_column(1, "text", fold_texts(some["text"]))  # which may be one after all
+    counted = some.group_by("id").aggregate([("text", "count_distinct")])
+    doubled = counted.filter(pc.greater(counted["text_count_distinct"], 1))["id"].to_pylist()
+    shared = {*ids["anchor"].to_pylist()} & {*ids["positive"].to_pylist()}
+    both = shared.intersection(doubled)
     if not doubled:
         return
-    both = doubled & {*ids[0]} & {*ids[1]}
     shown = f"{len(both or doubled):,} ids have several texts, such as {min(both or doubled)!r}"
-    if both:
+    if len(both) > len(shared) / 2:
         raise InputError(
             f"{name}: {shown}, as anchor and as positive: where `anchor_id` and `positive_id` are of two "
             "tables, put a letter before those of one; where they name a whole document, leave them out"
@@ -180,17 +185,17 @@ def _check_ids(pairs: pa.Table, name: str) -> None:
     logger.warning(f"{name}: {shown}; texts of one id count as one, and its last text is that of negatives")
 
 
-def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:
-    """Find the rows that repeat none before them, as the texts are told apart and in either order."""
+def _find_first(pairs: pa.Table, split: np.ndarray | None, ends: np.ndarray) -> np.ndarray:
+    """Find the rows that repeat none before them; `ends` tells the two texts of each row, (2, rows)."""
     columns = {
         name: pairs[name] for name in pairs.column_names if not name.startswith(("anchor", "positive"))
     }
     if NEGATIVE in columns:
         columns[NEGATIVE] = fold_texts(columns[NEGATIVE])
     columns |= {} if split is None else {"split": pa.array(split)}
-    ends = dict(zip(("first", "second"), np.sort(_number_texts(pairs), axis=0), strict=True))
-    numbered = pa.table({**columns, **ends, "row": np.arange(pairs.num_rows)})
-    once = numbered.group_by([*columns, *ends], use_threads=False).aggregate([("row", "min")])["row_min"]
+    columns |= dict(zip(("first", "second"), np.sort(ends, axis=0), strict=True))  # in either order
+    numbered = pa.table({**columns, "row": np.arange(pairs.num_rows)})
+    once = numbered.group_by([*columns], use_threads=False).aggregate([("row", "min")])["row_min"]
     return np.sort(once.to_numpy())
 
 
@@ -215,8 +220,7 @@ def _find_contradicted(pairs: pa.Table) -> np.ndarray:
 
 def _number_texts(pairs: pa.Table) -> np.ndarray:
     """Number the texts of pairs, (2, rows): those of one id have one number, and so have ids of one text."""
-    both = pa.chunked_array([*pairs["anchor"].chunks, *pairs["positive"].chunks], pa.string())
-    folded = fold_texts(both).to_numpy(zero_copy_only=False).astype(object)
+    folded = fold_texts(_join_texts(pairs)).to_numpy(zero_copy_only=False).astype(object)
     ids, texts = (np.unique(each, return_inverse=True)[1] for each in (_join_ids(pairs), folded))
     size = int(ids.max()) + 1
     numbers: np.ndarray = find_components(ids, texts + size, size + int(texts.max()) + 1)[ids]
@@ -236,11 +240,10 @@ class _Texts:
 
     def __init__(self, table: pa.Table, disputed: pa.Table) -> None:
         """Number the texts of a table; `disputed` are pairs that may be no negatives either."""
-        both = pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())
         self.ids, numbers = np.unique(_join_ids(table), return_inverse=True)
         self.ends = numbers.reshape(2, -1).T
         self.texts = np.empty(len(self.ids), dtype=object)
-        self.texts[numbers] = both.to_pylist()
+        self.texts[numbers] = _join_texts(table).to_pylist()
         ends = _number_texts(pa.concat_tables([each.select(_ENDS) for each in (table, disputed)]))
         same_text = np.empty(len(self.ids), dtype=np.int64)
         same_text[self.ends.T] = ends[:, : table.num_rows]
@@ -280,6 +283,11 @@ def _join_ids(table: pa.Table) -> np.ndarray:
     ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
     found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
     return found
+
+
+def _join_texts(table: pa.Table) -> pa.ChunkedArray:
+    """Join the texts of the anchors and then of the positives: shape (2 * rows,)."""
+    return pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())
 
 
 def _split_pairs(
@@ -390,7 +398,8 @@ def _add_negatives(
     labels = whole["label"].to_numpy()
     lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
     # A pair counts once, however many negatives its rows state.
-    first = _find_first(whole.drop_columns(["row", "count"]), assignment.pairs)
+    ends = known.works.same_text[known.ends.T]  # a stated negative has no id of the table's
+    first = _find_first(whole.drop_columns(["row", "count"]), assignment.pairs, ends)
     for number in (VALIDATION, TEST):
         rows = first[assignment.pairs[first] == number]
         stated = np.unique(pairs.domain[rows[labels[rows] == 0]])

@@ -214,10 +214,10 @@ def read_labels(
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
     values = _read_cells(cells, separator, named)
-    unknown = Counter(cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() in NO_VALUES)
+    unknown = Counter(word for cell in cells for word in _words_of(cell, separator) if word in NO_VALUES)
     if unknown:
         word, _ = unknown.most_common(1)[0]
-        logger.info(f"{named}: {unknown.total():,} cells say {word!r} or alike, which is no label")
+        logger.info(f"{named}: {unknown.total():,} values are {word!r} or alike, which is no label")
     if tree is not None and column.branch is not None:
         values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
     single = [value for each in values for value in each if not isinstance(value, _Item)]
@@ -255,6 +255,13 @@ def read_labels(
     if len(names) == 1:
         raise InputError(f"{counted} ({names[0]!r}); a route needs texts that differ by it too")
     return found
+
+
+def _words_of(cell: Any, separator: str | None) -> list[str]:
+    """Return the texts in a cell, as far as they can be seen without reading it."""
+    if isinstance(cell, str):
+        return [part.strip() for part in (cell.split(separator) if separator else SEPARATORS.split(cell))]
+    return [part.strip() for part in cell if isinstance(part, str)] if isinstance(cell, list) else []
 
 
 def _read_cells(cells: Sequence[Any], separator: str | None, named: str) -> list[list[Any]]:

@@ -35,18 +35,15 @@ def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -
     try:
         evaluation = sentence_experts.evaluate(models, data, out=out, **settings)
     except UsageError:
-        _set_reports_aside(out)
+        files = [file for file in (out / "report.html", out / "tasks.md") if file.is_file()]
+        before = {file: file.read_bytes() for file in files}
         evaluation = sentence_experts.evaluate(models, data, out=out, overwrite=True, **settings)
-    sentence_experts.write_report(evaluation, out, keep=True)
-
-
-def _set_reports_aside(folder: Path) -> None:
-    for name in ("report.html", "tasks.md"):
-        if (file := folder / name).is_file():
+        for file, content in before.items():
             numbered = (file.with_suffix(f".old{number}{file.suffix}") for number in itertools.count(1))
             aside = next(each for each in numbered if not each.exists())
-            file.rename(aside)
+            aside.write_bytes(content)
             logger.info(f"{file}: the report of the earlier settings is now {aside.name}")
+    sentence_experts.write_report(evaluation, out, keep=True)
 
 
 # Steps that are more than a call of a public function.

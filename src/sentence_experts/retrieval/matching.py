@@ -57,10 +57,18 @@ def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
     is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
     if paper.doi and known.get("doi"):
         is_same = bool(first) and first == other and is_near
-    else:  # other names may be another way of writing them
+    else:
         is_long = len((paper.title or "").split()) >= _WORDS_THAT_TELL
-        is_same = is_long or (is_near and (first == other or not (first and other)))
+        words, others = (_words_of_name(each) for each in (paper.authors, known.get("authors")))
+        is_unlike = bool(words and others) and words.isdisjoint(others)
+        is_same = is_long or (is_near and not is_unlike)
     return row if is_same else None
+
+
+def _words_of_name(authors: Sequence[str] | None) -> set[str]:
+    """Return the words in the first author's name, in Latin letters; not initials."""
+    plain = unicodedata.normalize("NFKD", authors[0] if authors else "").casefold()
+    return set(re.findall("[a-z]{2,}", "".join(each for each in plain if not unicodedata.combining(each))))
 
 
 def _family_name(authors: Sequence[str] | None) -> str:

@@ -157,7 +157,7 @@ class ServedModel:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
+    return re.sub(r"[^\w+#]+|_+", "_", name.lower()).strip("_")  # "C++" is not "C"
 
 
 def is_purpose(name: str) -> bool:
@@ -167,7 +167,7 @@ def is_purpose(name: str) -> bool:
 
 def purpose_of(name: str) -> str:
     """Return the purpose that a name means, such as "query"; the name itself for any other."""
-    return ALIASES.get(_plain(name), re.sub(r"[-_\s]+", "_", name.lower()).strip("_"))  # "C++" is not "C"
+    return ALIASES.get(_plain(name), _plain(name))
 
 
 @dataclass

@@ -24,6 +24,7 @@ from sentence_experts.storage.files import (
     replacing_folder,
     temporary_folder,
     update_json,
+    walk_files,
     write_json,
     write_new_text,
     write_npy,
@@ -60,6 +61,6 @@ __all__ = [
     "describe_full_disk", "explained", "file_state", "hashes_of", "have_writers_wait", "hidden_beside",
     "is_unchanged", "locked", "open_to_readers", "output", "read_checked_record", "read_json", "read_record",
     "record_of", "remove_leftovers", "replacing", "replacing_folder", "sha256_file", "sha256_settings",
-    "sha256_text", "sha256_unchanging", "temporary_folder", "update_json", "write_json", "write_new_text",
-    "write_npy", "write_parquet", "write_stream", "write_text",
+    "sha256_text", "sha256_unchanging", "temporary_folder", "update_json", "walk_files", "write_json",
+    "write_new_text", "write_npy", "write_parquet", "write_stream", "write_text",
 ]  # fmt: skip

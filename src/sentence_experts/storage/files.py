@@ -185,6 +185,19 @@ def check_listed(folder: Path, hidden: str | None) -> None:
         ]
 
 
+def walk_files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, also behind links to folders, which come last; each folder once."""
+    seen, waiting = set[str](), [folder]
+    for start in waiting:
+        for parent, folders, names in os.walk(start):
+            if (place := os.path.realpath(parent)) in seen:
+                folders.clear()
+                continue
+            seen.add(place)
+            yield from (Path(parent, name) for name in names)
+            waiting += [Path(parent, name) for name in sorted(folders) if os.path.islink(Path(parent, name))]
+
+
 def open_to_readers(path: Path) -> None:
     """Give files that a library wrote for their owner alone, as safetensors does, the mode of any new file.
 

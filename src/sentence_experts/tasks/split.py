@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -10,6 +11,9 @@ from sentence_experts.pairs.splits import find_components
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.rows import Row, add_negative, text_key
 from sentence_experts.tasks.task_file import Kind
+
+logger = logging.getLogger(__name__)
+Counted = tuple[tuple[str, ...], int | None]
 
 TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
 
@@ -106,27 +110,42 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
 def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:
     """Sample at most `maximum` labelled or scored texts, pairs with their negatives, or queries to re-rank.
 
-    A query stays with all its pairs, the first one even if they are more: a text that is left out would be
+    A query stays with all its pairs, unless all have more than `maximum`: a text that is left out would be
     taken for a wrong answer where it is that of another query. The rows stay in their order; the choice
     depends only on the seed and their texts.
     """
     if maximum is None or len(rows) <= maximum:
         return list(rows)
-    drawn: dict[Hashable, float] = {}
-    units: list[Hashable] = []
-    parts: dict[Hashable, set[Hashable]] = {}
-    for number, row in enumerate(rows):
-        is_query = kind.mteb_type == "Reranking"
-        texts = (row.anchor,) if is_query else row.texts()
-        units.append(row.anchor if "negative" in kind.optional else (texts, number))
-        drawn[units[-1]] = min(uniform(seed, "\0".join(texts)), drawn.get(units[-1], 1.0))
-        parts.setdefault(units[-1], set()).add(texts)
+    is_query, has_queries = kind.mteb_type == "Reranking", "negative" in kind.optional
+    counted = [
+        ((row.anchor,) if is_query else row.texts(), None if has_queries else number)
+        for number, row in enumerate(rows)
+    ]
+    units: Sequence[Hashable] = [row.anchor for row in rows] if has_queries else counted
+    parts = _group(units, counted)
+    if all(len(own) > maximum for own in parts.values()):
+        logger.warning(
+            f"each query has more than {maximum:,} pairs: some are left out, whose texts may count as wrong "
+            "answers, or as negatives"
+        )
+        units, parts = counted, _group(counted, counted)
+    drawn = {}
+    for unit, own in parts.items():
+        texts = min(own, key=str)[0] if len(own) == 1 else (str(unit),)
+        drawn[unit] = uniform(seed, "\0".join(texts))
     chosen, room = set[Hashable](), maximum
     for unit in sorted(drawn, key=drawn.__getitem__):
-        if not chosen or len(parts[unit]) <= room:
+        if len(parts[unit]) <= room:
             chosen.add(unit)
             room -= len(parts[unit])
     return [row for row, unit in zip(rows, units, strict=True) if unit in chosen]
+
+
+def _group(units: Sequence[Hashable], counted: Sequence[Counted]) -> dict[Hashable, set[Counted]]:
+    grouped: dict[Hashable, set[Counted]] = {}
+    for unit, each in zip(units, counted, strict=True):
+        grouped.setdefault(unit, set()).add(each)
+    return grouped
 
 
 def same_label_pairs(rows: Sequence[Row], seed: int) -> tuple[list[Row], list[str]]:

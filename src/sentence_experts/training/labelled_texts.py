@@ -200,9 +200,19 @@ def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> li
 
 
 def _join(parts: Sequence[Any]) -> str:
-    """Return the texts, and numbers, of a row; a list is as in a cell of CSV."""
-    joined = ["; ".join(map(str, part)) if isinstance(part, list) else as_text(part) for part in parts]
-    return "\n".join(filter(None, (strip_text(part or "") for part in joined)))
+    """Return the texts, and numbers, of a row; a list is as in a cell of CSV.
+
+    Raises:
+        InputError: a cell holds something else, such as an object.
+    """
+    joined = []
+    for part in (each.tolist() if isinstance(each, np.ndarray) else each for each in parts):
+        try:
+            words = [as_text(each) for each in (part if isinstance(part, list | tuple) else [part])]
+        except BadRowError as error:
+            raise InputError(f"`text`: {error}") from error
+        joined.append("; ".join(filter(None, (strip_text(word or "") for word in words))))
+    return "\n".join(filter(None, joined))
 
 
 def _fold_group(name: str) -> str:

@@ -9,7 +9,8 @@ for the end, on the test split.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 
@@ -143,15 +144,9 @@ class Validator(SentenceEvaluator):
             RouteError: the model lacks a route.
             InputError: the model gives vectors that are not finite, or no route has a figure.
         """
-        encoder, trained_at = (
-            BatchEncoder(model, self.batch_size, "the model in training"),
-            model.max_seq_length,
-        )
-        try:
-            model.max_seq_length = self.max_length or trained_at
+        encoder = BatchEncoder(model, self.batch_size, "the model in training")
+        with _length_of(model, self.max_length):
             measured = [part.measure(encoder) for part in self.parts]
-        finally:
-            model.max_seq_length = trained_at
         counted = [figures[name] for figures, names in measured for name in names]
         if not counted:
             raise InputError("the validation split needs both linked and unlinked pairs")
@@ -160,6 +155,20 @@ class Validator(SentenceEvaluator):
             named_figures |= {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
         self.store_metrics_in_model_card_data(model, named_figures, epoch, steps)
         return named_figures
+
+
+@contextmanager
+def _length_of(model: SentenceTransformer, max_length: int | None) -> Iterator[None]:
+    """Let a model read `max_length` tokens meanwhile; None for as many as it does."""
+    before = model.max_seq_length
+    if max_length in (None, before):
+        yield
+        return
+    model.max_seq_length = max_length
+    try:
+        yield
+    finally:
+        model.max_seq_length = before
 
 
 class PairValidation:

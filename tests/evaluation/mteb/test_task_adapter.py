@@ -77,6 +77,9 @@ def test_model_revision_changes_with_everything_that_affects_scores(encoder, tas
     shorter = BatchEncoder(load(task_model, device="cpu"))
     shorter.model.max_seq_length = 8
     assert revision(TaskEncoder(shorter)) != base
+    by_dot = BatchEncoder(load(task_model, device="cpu"))
+    by_dot.model.similarity_fn_name = "dot"
+    assert revision(TaskEncoder(by_dot)) != base
     loaded = SentenceTransformer(str(plain_model), device="cpu")
     before = revision(TaskEncoder(BatchEncoder(loaded)))
     next(loaded.parameters()).data[0, 0] += 1

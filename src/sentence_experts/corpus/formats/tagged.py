@@ -17,11 +17,12 @@ from sentence_experts.table_files import named_separator
 # Some programs write one space before the hyphen, and editors other spaces.
 GAP = r"[ \t\xa0]{1,3}"
 # "ER - negative" continues an abstract.
-RIS_LINE = re.compile(rf"(?!ER - *[^ ])([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$")
+RIS_LINE = re.compile(rf"(?!ER{GAP}- *[^ ])([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$")
 NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
 # Files that were joined where the first had no line break at its end.
 _JOINED = re.compile(rf"^ER{GAP}- *(?=TY{GAP}- )", re.MULTILINE)
-_JOINED_NBIB = re.compile(r"(?<=\S)(?=PMID- \d+\s*\n(?:OWN|STAT) *- )")
+_JOINED_NBIB = re.compile(r"(?<=\S)(PMID- \d+\s*\n(?:OWN|STAT) *- )")
+_TELLING = {"TI", "T1", "AU", "A1", "AB", "N2"}  # tags of every record, and not of what may stand between two
 _LINE_END = re.compile(r"\r*\n|\r")  # not U+2028 and others, which stand in abstracts
 _STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
 _MAX_VALUE = 1 << 17  # longer than any text of a record
@@ -38,7 +39,7 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
     begin, with_source = 0, False
     values: list[str] = []  # values of the last tag
     seen = stray = False  # whether a record of RIS was read, and whether these lines are of none
-    lines = _LINE_END.split(_JOINED.sub("ER  - \n", text) if is_ris else _JOINED_NBIB.sub("\n\n", text))
+    lines = _LINE_END.split(_JOINED.sub("ER  - \n", text) if is_ris else _JOINED_NBIB.sub(r"\n\n\1", text))
     for number, line in enumerate(lines[:-1] if not lines[-1] else lines, start=1):
         match = line_pattern.match(line)
         tag = match[1] if match else ""
@@ -49,7 +50,7 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
             with_source = with_source or "SO" in record
             record, values, seen = {}, [], True
         is_outside = is_ris and not (record or stray or ends)
-        if is_outside and (tag or (seen and _STRAY.match(line))):
+        if is_outside and (tag in _TELLING or (seen and _STRAY.match(line))):
             stray = True
             yield RecordError("broken-entry", f"line {number}: a record that does not begin with TY")
         if match is None:
