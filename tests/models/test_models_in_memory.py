@@ -218,6 +218,12 @@ def test_a_model_without_special_tokens_or_with_own_modules_gets_no_routes(
     with pytest.raises(UsageError, match="leaves out special tokens"):
         extend(model, ["a", "b"])
     model[0].processing_kwargs = {}
+    layer = model[0].auto_model.encoder.layer[0]
+    forward = layer.forward
+    layer.forward = lambda *args, **kwargs: forward(*args, **kwargs)
+    with pytest.raises(UsageError, match=r"a function of the layer .* was replaced"):
+        extend(model, ["a", "b"])
+    del layer.forward
     model.append(Own())
     with pytest.raises(UsageError, match="has a module of another class"):
         extend(model, ["a", "b"])

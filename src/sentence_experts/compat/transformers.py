@@ -160,6 +160,8 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
             raise UsageError(
                 f"the layer {name!r} has hooks ({', '.join(hooks)}): take the model without them"
             )
+        if is_of_library(type(layer), _REMOTE) and _list_own(layer):
+            raise UsageError(f"a function of the layer {name!r} was replaced: take the model before that")
         if hasattr(layer, "_orig_mod") or torch.nn.utils.parametrize.is_parametrized(layer):
             raise UsageError(f"the layer {name!r} is compiled or parametrized: take the model before that")
     calls = getattr(encoder[0], "processing_kwargs", None) or {}

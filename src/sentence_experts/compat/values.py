@@ -19,8 +19,8 @@ def describe_values(value: Any, depth: int = 0) -> Any:
     """Return what tells a value from others, as plain JSON, and nothing that its use or the process changes.
 
     Functions are told by their code, defaults and closures; objects by the source of their class, and by the
-    attributes that its `__init__` takes or that are texts, fractions, truth values or functions: others may be
-    counters and caches.
+    attributes that its `__init__` takes or that are texts, fractions, truth values or functions, since others
+    may be counters and caches.
     """
     if isinstance(value, torch.Tensor):
         flat = value.detach().cpu().reshape(-1)
