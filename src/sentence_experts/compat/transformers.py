@@ -94,9 +94,8 @@ def _list_own(layer: torch.nn.Module) -> list[Any]:
     """Return what a layer has of classes and functions that no library has: settings, buffers and code."""
     if not is_of_library(type(layer), _REMOTE):
         return [describe_values(layer), describe_values(dict(_list_buffers(layer)))]
-    values = vars(layer).values()
-    functions = [each for each in values if inspect.isroutine(each) and not is_of_library(each, _REMOTE)]
-    return [describe_values(each) for each in functions]
+    functions = (each for each in vars(layer).values() if inspect.isfunction(each) or inspect.ismethod(each))
+    return [describe_values(each) for each in functions if not is_of_library(each, _REMOTE)]
 
 
 def _list_buffers(layer: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
