@@ -224,6 +224,10 @@ def test_a_model_without_special_tokens_or_with_own_modules_gets_no_routes(
     with pytest.raises(UsageError, match=r"a function of the layer .* was replaced"):
         extend(model, ["a", "b"])
     del layer.forward
+    layer.output.LayerNorm.eps *= 1000
+    with pytest.raises(UsageError, match=r"LayerNorm.* was set otherwise than the model's config says"):
+        extend(model, ["a", "b"])
+    layer.output.LayerNorm.eps /= 1000
     model.append(Own())
     with pytest.raises(UsageError, match="has a module of another class"):
         extend(model, ["a", "b"])

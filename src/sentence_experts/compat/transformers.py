@@ -115,10 +115,33 @@ def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
     positions."""
     if not type(layer).__module__.startswith("transformers."):
         return []
-    kept = {name: value for name, value in vars(layer).items() if isinstance(value, int | float | str)}
+    kept = _plain_settings(layer)
     if getattr(layer, "rope_type", None) not in ("dynamic", "longrope"):  # which change by use
         kept |= {name: describe_values(each) for name, each in _list_buffers(layer) if each.numel() <= _FEW}
-    return [[name, kept[name]] for name in sorted(kept.keys() - _BY_USE) if not name.startswith("_")]
+    return [[name, kept[name]] for name in sorted(kept)]
+
+
+def _plain_settings(layer: torch.nn.Module) -> dict[str, Any]:
+    kept = {name: value for name, value in vars(layer).items() if isinstance(value, int | float | str)}
+    return {name: kept[name] for name in kept.keys() - _BY_USE if not name.startswith("_")}
+
+
+def check_settings_kept(old: Any, new: Any) -> None:
+    """Check that a model which was built of another one's config has the settings of its layers.
+
+    Raises:
+        UsageError: one was changed in memory, such as `eps` of a LayerNorm, and the config says otherwise.
+    """
+    before = dict(old.named_modules())
+    for name, layer in new.named_modules():
+        known = before.get(name, layer)
+        if type(known) is not type(layer) or isinstance(layer, torch.nn.Embedding | torch.nn.Dropout):
+            continue
+        if (known.extra_repr(), _plain_settings(known)) != (layer.extra_repr(), _plain_settings(layer)):
+            raise UsageError(
+                f"the layer {name!r} ({known}) was set otherwise than the model's config says, by which "
+                f"the new model is built ({layer}): change the config, too, or take the model before that"
+            )
 
 
 def _list_hooks(layer: Any) -> list[str]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.transformers import attention_of, check_plain_layers
+from sentence_experts.compat.transformers import attention_of, check_plain_layers, check_settings_kept
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
@@ -176,6 +176,7 @@ def _make_dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[R
     routed.check_whole("made dense")
     check_plain_layers(encoder, routed)
     dense: Any = AutoModel.from_config(_make_dense_config(encoder), **pooler_option(routed))
+    check_settings_kept(routed, dense)
     family = family_of(routed.config.model_type)
     weights: dict[str, Tensor] = routed.state_dict()  # type: ignore[attr-defined]
     state = {key: value for key, value in weights.items() if expert_of(key) is None}

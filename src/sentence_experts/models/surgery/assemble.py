@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.transformers import check_plain_layers
+from sentence_experts.compat.transformers import check_plain_layers, check_settings_kept
 from sentence_experts.models.architectures.families import (
     MODEL_TYPES,
     family_of,
@@ -149,6 +149,7 @@ def with_experts(
     }
     model = model_class_of(family)(config_class_of(family)(**values), **pooler_option(old))
     model.to(dtype=encoder.dtype).eval()
+    check_settings_kept(old, model)
     initialize_routers(model, seed)
     model.load_state_dict(_copy_weights(old, model, sources, seed))
     _set_tokens(old, old_routes, model, routes, sources, tokenizer.cls_token_id)
