@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
+from sentence_transformers.base.modules import Dense, Router
 
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.encoding.encode import encode
@@ -21,7 +21,7 @@ from sentence_experts.models.export.export import export
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.sources import name_of
-from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route, with_heads
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.retrieval.search import search
 from sentence_experts.training.run import train
@@ -250,3 +250,15 @@ def test_a_padded_batch_is_not_packed_for_an_attention_of_somebody_else(
     layer = model[0].auto_model.encoder.layer[0]
     layer.attention = Own(layer.attention)
     assert is_packed(use_packing(model)) is None
+
+
+def test_heads_map_vectors_that_the_transformer_pools(plain_folders: dict[str, Path]) -> None:
+    """A module before the pooling would come behind the head, which is learned on what it makes."""
+    base = SentenceTransformer(str(plain_folders["bert"]), device="cpu")
+    width = base.get_embedding_dimension()
+    tokens = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+    base.insert(1, Dense(width, width, **tokens))
+    heads = {"a": (np.eye(width), np.zeros(width))}
+    for make in (lambda: extend(base, routes=["a"], kind="head"), lambda: with_heads(base, heads)):
+        with pytest.raises(InputError, match="this model has Dense before its pooling"):
+            make()

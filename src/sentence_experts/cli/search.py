@@ -104,6 +104,7 @@ def screen(
 
     Fill in the column similar (yes or no) as far as you read; the file is the table of the next round. To
     know how many relevant papers are unread, have a random sample put first, and read all of it (--sample).
+    Columns of your own are not written on.
 
     Example: sentence-experts screen minilm read.csv --corpus library --out list.csv
     """
@@ -116,7 +117,7 @@ def screen(
     write_new_text(out, export_papers(result.papers, "csv"))
     show(result.verdict)
     if result.missing:
-        note(f"{result.missing:,} of the papers are not in the corpus")
+        note(f"{result.missing:,} of the papers are not in the corpus; {out} does not have their marks")
 
 
 def search(

@@ -27,11 +27,12 @@ from sentence_experts.models.sources import (
     GRAPH_FILE,
     NAME,
     ModelOrigin,
+    files_of,
     minilm_path,
     read_graph,
     source_name,
 )
-from sentence_experts.storage import sha256_settings, sha256_text
+from sentence_experts.storage import RECORD, sha256_file, sha256_settings, sha256_text
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
@@ -146,6 +147,9 @@ class OnnxEncoder:
         self.config = SimpleNamespace(**self.record.get("config", {}))
         self.pooling: str | None = self.record.get("pooling")
         self._folder, self._weights, self._output = folder, weights, VECTOR
+        # Without a record nothing tells that the files are as they were exported.
+        is_known = weights is not None or (folder / RECORD).is_file()
+        self._changed = "" if is_known else sha256_text(*map(sha256_file, files_of(folder)))
         self.head_routes = _read_heads(folder / HEADS_FILE, getattr(self.config, "heads", ()))
         self._session = _open_session(folder / MODEL_FILE, weights)
         self._inputs = [each.name for each in self._session.get_inputs()]
@@ -210,6 +214,7 @@ class OnnxEncoder:
         """
         fingerprints = self.record["fingerprints" if self._output == VECTOR else "pooled_fingerprints"]
         known = str(fingerprints.get(route or "", fingerprints[""]))
+        known = sha256_text(known, self._changed) if self._changed else known
         prompts, own = (
             each if route is None else {route: each.get(route)} for each in (self.prompts, self._own_prompts)
         )

@@ -95,7 +95,9 @@ class ScreenResult:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
         likely = max((self.pool + self.newer) * self.found / self.sampled - self.since, 0)
         share = 100 * self.relevant // max(self.relevant + self.at_most, 1)  # down, since it is a bound
-        newer = f", with {self.newer:,} that came after it" if self.newer else ""
+        is_list = self.sample is not None and self.sample.others is not None
+        came = "that the table does not list" if is_list else "that came after it"
+        newer = f", with {self.newer:,} {came}" if self.newer else ""
         return (
             f"{counted}. Of these likely {likely:,.0f} are relevant, with 95% confidence at most "
             f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}{newer}); then at least "
@@ -157,7 +159,13 @@ def screen(
             f"a new random sample takes the place of the {len(sample.papers):,} papers that the table has; "
             "without `sample` they are kept"
         )
-    return order_papers(searcher, on, marks, sample, config.sample)
+    result = order_papers(searcher, on, marks, sample, config.sample)
+    if result.newer and sample and not config.sample:
+        logger.warning(
+            f"{result.newer:,} papers are not in the table: they came after the sample, or their "
+            "rows were removed, and then the bound may be too low: keep all rows of a list"
+        )
+    return result
 
 
 def order_papers(

@@ -34,6 +34,7 @@ from sentence_experts.storage import (
     output,
     read_json,
     replacing_folder,
+    sha256_settings,
     temporary_folder,
     write_json,
     write_text,
@@ -211,6 +212,7 @@ class Run:
         )
         trainer.batches = batches
         trainer.undecayed = undecayed
+        trainer.identity = sha256_settings(self.identity(NO_MATTER))
         trainer.use_one_cycle = config.scheduler == "one_cycle"
         before = copy_weights(trainer) if arguments.metric_for_best_model is not None else None
         _train(trainer, out, config, [route.name for route in self.routes], checkpoint)
@@ -224,8 +226,11 @@ class Run:
 
     def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
         """Return the folder, the checkpoint to continue from, and whether the run is finished."""
-        is_finished = place.begin(self.identity(NO_MATTER)) == "finished"
-        checkpoint = None if is_finished else find_last_checkpoint(place.path / CHECKPOINTS)
+        identity = self.identity(NO_MATTER)
+        is_finished = place.begin(identity) == "finished"
+        checkpoint = None
+        if not is_finished:
+            checkpoint = find_last_checkpoint(place.path / CHECKPOINTS, sha256_settings(identity))
         return place.path, checkpoint, is_finished
 
     def _remove_checkpoints(self, place: Output) -> None:
@@ -325,7 +330,7 @@ def _train(
             trainer.add_callback(TensorBoardCallback(SummaryWriter(out / LOGS)))
         if config.wandb:
             trainer.add_callback(WandbCallback())
-        trainer.add_callback(RunCallback(advance, config.patience, shown))
+        trainer.add_callback(RunCallback(advance, config.patience, shown, trainer.identity))
         # Within the run: measured before it, a model of several processes would train without the others.
         trainer.args.eval_on_start = checkpoint is None and trainer.evaluator is not None
         hide_messages()

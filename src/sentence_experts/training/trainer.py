@@ -42,6 +42,7 @@ CHECKPOINTS = "checkpoints"
 # Beside the model in a checkpoint: the weights that the loss owns, such as a learned temperature.
 LOSS_FILE = "loss.safetensors"
 HASHES = "hashes.json"  # of the files of a checkpoint
+RUN = "run_identity.json"  # hash of all that decides the run's result
 REMEDY = "lower `learning_rate`, or leave out `bf16`, and give another `out`"
 
 
@@ -114,12 +115,14 @@ class Trainer(SentenceTransformerTrainer):
             (Hallee 2024, 3.3; Smith and Topin 2019): from 1/25 of it along a cosine to near zero, while
             AdamW's first beta goes from 0.95 to 0.85 and back.
         undecayed: names of further weights of the model without weight decay.
+        identity: hash of all that decides the run's result.
     """
 
     loss: Any  # a ContrastiveLoss
     batches: RouteBatches
     use_one_cycle = False
     undecayed: Sequence[str] = ()
+    identity: str = ""
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """Make one step.
@@ -200,7 +203,7 @@ class Trainer(SentenceTransformerTrainer):
             self.loss.load_state_dict(load_file(Path(checkpoint) / LOSS_FILE), strict=False)
 
 
-def find_last_checkpoint(folder: Path) -> str | None:
+def find_last_checkpoint(folder: Path, identity: str) -> str | None:
     """Return the newest checkpoint in `folder` that is whole; remove newer ones.
 
     The best one so far, which is another, must be whole too: the end of the run takes its weights.
@@ -214,9 +217,17 @@ def find_last_checkpoint(folder: Path) -> str | None:
             best = folder / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
             # The trainer removes the best one before it so when a better one is written.
             if not state.best_global_step or best == checkpoint or not best.exists() or _is_whole(best):
+                _check_run(checkpoint, identity)
                 return str(checkpoint)
         shutil.rmtree(checkpoint)
     return None
+
+
+def _check_run(checkpoint: Path, identity: str) -> None:
+    """Refuse a checkpoint of another run; those of earlier versions do not tell."""
+    file = checkpoint / RUN
+    if file.is_file() and read_json(file) != identity:
+        raise InputError(f"{checkpoint} is of a run with other settings: remove it, or bring it back there")
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -231,9 +242,12 @@ class RunCallback(TrainerCallback):
     Where no step is chosen, every step is made.
     """
 
-    def __init__(self, advance: Advance, patience: int, shown: Mapping[str, str]) -> None:
-        """Prepare to log the metrics in `shown` after a validation, with their titles."""
-        self._advance = advance
+    def __init__(self, advance: Advance, patience: int, shown: Mapping[str, str], identity: str) -> None:
+        """Prepare to log the metrics in `shown` after a validation, with their titles.
+
+        `identity` is a hash of all that decides the run's result, by which its checkpoints are known.
+        """
+        self._advance, self._identity = advance, identity
         self._patience = patience
         self._shown = shown
 
@@ -252,6 +266,7 @@ class RunCallback(TrainerCallback):
         """Write the hashes of a checkpoint's files, by which damage is found when a run continues."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            write_json(folder / RUN, self._identity)
             # Other processes may still write the states of their random numbers.
             names = [file.name for file in folder.iterdir() if not file.name.startswith("rng_state_")]
             write_json(folder / HASHES, hashes_of(folder, names))

@@ -23,10 +23,11 @@ from sentence_experts.errors import InputError, RouteError, SentenceExpertsError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.onnx import check_graph, write_graph
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.loading import LoadConfig
-from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
+from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.onnx_encoder import MODEL_FILE, OnnxEncoder, open_minilm
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import notes_of, set_notes
+from sentence_experts.storage import RECORD
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -355,3 +356,18 @@ def test_minilm_needs_no_torch(minilm: str, texts: list[str]) -> None:
     assert one.model.__class__ is OnnxEncoder
     assert one.cache_key(None) == other.cache_key(None)
     assert (one.name, one.dimension, one.pooling) == (other.name, other.dimension, other.pooling)
+
+
+def test_a_graph_without_a_record_is_known_by_its_bytes(folder: Path, tmp_path: Path) -> None:
+    """Its owner may have made 8 bits of it with another tool, and removed the record as a message says."""
+    graph = tmp_path / "graph"
+    shutil.copytree(folder, graph)
+    hashes = [OnnxEncoder(graph).route_fingerprint()]
+    (graph / RECORD).unlink()
+    hashes.append(OnnxEncoder(graph).route_fingerprint())
+    model = onnx.load(graph / MODEL_FILE)
+    model.doc_string = "changed"
+    onnx.save(model, graph / MODEL_FILE)
+    hashes += [OnnxEncoder(graph).route_fingerprint(), load(graph).route_fingerprint()]
+    assert len(set(hashes)) == 3
+    assert hashes[2] == hashes[3]

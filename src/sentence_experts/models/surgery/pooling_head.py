@@ -20,6 +20,7 @@ from torch import nn
 
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError
+from sentence_experts.models.pooling import place_of_pooling
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,12 @@ def check_linear_pooling(encoder: SentenceTransformer) -> None:
     if len(modes) != 1 or modes[0] not in LINEAR:
         known, got = ", ".join(LINEAR), ", ".join(map(str, modes)) or "none"
         raise InputError(f"heads of routes need one pooling of {known}; this model's is {got}")
+    between = [type(each).__name__ for each in list(encoder)[1 : place_of_pooling(encoder)]]
+    if any(name != "Dropout" for name in between):
+        raise InputError(
+            f"heads of routes map pooled vectors of the transformer, and this model has {', '.join(between)} "
+            "before its pooling"
+        )
 
 
 def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
