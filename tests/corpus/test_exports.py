@@ -800,6 +800,14 @@ def test_tags_of_ris_behind_other_spaces(tmp_path: Path, space: str) -> None:
     assert one(imported(tmp_path, "x.ris", text))["abstract"] == "Roots grow deeper."
 
 
+@pytest.mark.parametrize("behind", ["", "\t", "\xa0", " \t", " 1"])
+def test_what_stands_behind_the_end_of_a_record_of_ris(tmp_path: Path, behind: str) -> None:
+    text = f"TY  - JOUR\nTI  - Rice\nAB  - Long\nER  - negative cells\nER  -{behind}\n"
+    corpus = imported(tmp_path, "x.ris", text + text.replace("Rice", "Rye"))
+    assert {paper["title"] for paper in papers(corpus)} == {"Rice", "Rye"}
+    assert {paper["abstract"] for paper in papers(corpus)} == {"Long ER - negative cells"}
+
+
 def test_files_of_nbib_that_were_joined_without_a_line_break(tmp_path: Path) -> None:
     record = "PMID- {0}\nOWN - NLM\nTI  - Title {0}\nSO  - J Foo. 2015"
     corpus = imported(tmp_path, "x.nbib", "".join(record.format(number) for number in (111, 112, 113)) + "\n")

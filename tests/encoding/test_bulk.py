@@ -293,3 +293,31 @@ def test_numbers_that_float16_cannot_hold_are_refused(plain_model, tmp_path):
         with pytest.raises(InputError, match="numbers that float16 cannot hold"):
             encode(large, ["rice"], out=out, precision="float16")
     assert not (tmp_path / "vectors.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("data/part-*/**/*.jsonl", ["c", "b"]),
+        ("data", ["c", "b", "a"]),
+        ("data/curr*/**/*.jsonl", ["a"]),
+        ("arch", ["d"]),
+    ],
+)
+def test_links_to_hidden_folders_and_to_others_of_a_pattern_are_read(tmp_path, given, names):
+    places = ["data/part-1/c.jsonl", "data/.store/2/b.jsonl", "data/v2/a.jsonl", "arch/_old/d.jsonl"]
+    for place in places:
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text('{"text": "x"}\n')
+    for link, target in (
+        ("data/part-2", ".store/2"),
+        ("data/current", "v2"),
+        ("arch/new", "_old"),
+        ("data/up", ".."),
+    ):
+        (tmp_path / link).symlink_to(target)
+    found = find_tables(str(tmp_path / given), None, None)
+    if given == "data":  # the link that leads upwards holds the others, too
+        assert {*names} <= {table.source.stem for table in found}
+    else:
+        assert sorted(table.source.stem for table in found) == sorted(names)

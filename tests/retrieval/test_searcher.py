@@ -200,11 +200,40 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
     assert match_papers(papers, listed) == [None, None, 0, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("known", "listed", "is_same"),
+    [
+        ("Smith, John", "Jones, John", False), ("de Vries, A", "de Boer, B", False), ("O, K", "Li, M", False),
+        ("王, 伟", "李, 娜", False), ("Иванов, Иван", "Петров, Пётр", False),
+        ("Yamada, Taro", "山田 太郎", True), ("Breiman, Leo", "Breiman L", True),
+        ("García, A", "Garcia, Ana", True), ("Breiman L", "Leo Breiman", True),
+    ],
+)  # fmt: skip
+def test_first_authors_tell_works_of_one_short_title_apart(known: str, listed: str, is_same: bool) -> None:
+    row = {"id": "10.1234/a", "title": "Introduction", "authors": [known], "year": 2012}
+    papers = Papers(import_corpus(papers=[row, {"id": "10.1234/b", "title": "Rice"}]))
+    other = Paper(title="Introduction", authors=(listed,), year=2012)
+    assert match_papers(papers, [other]) == [0 if is_same else None]
+
+
 @pytest.mark.parametrize("name", ["title", "Title", "TITLE"])
 def test_columns_of_a_table_that_is_searched_are_named_in_any_case(plain_model: Path, name: str) -> None:
     rows = [{"paper_id": "a", name: "Sleep"}, {"paper_id": "b", name: "Rice"}]
     (found,) = search(plain_model, pd.DataFrame(rows), "Rice", unit="title", top_k=1).papers
     assert found[0]["title"] == "Rice"
+
+
+def test_columns_in_another_case_count_where_their_values_fit(caplog: pytest.LogCaptureFixture) -> None:
+    rows = {
+        "Paper_ID": ["a", "b"],
+        "Title": ["x", "y"],
+        "Year": [2001, 2002],
+        "Authors": ["A B", "C"],
+        "DOI": [None, "10.1/a"],
+    }
+    frame = CorpusFolder.of(pd.DataFrame(rows)).to_pandas()
+    assert (frame["year"].tolist(), frame["doi"].tolist()[1]) == ([2001, 2002], "10.1/a")
+    assert "papers: the column 'Authors' is not read" in caplog.text
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):

@@ -496,3 +496,21 @@ def test_a_query_of_a_sample_stays_with_all_its_answers(maximum: int) -> None:
         assert maximum - 4 < len(some) <= maximum
         linked = every[every["anchor"].isin(some["anchor"])]
         assert {*some.itertuples(index=False)} == {*linked.itertuples(index=False)}
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_queries_with_more_answers_than_fit_are_cut(alone: int, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        {"anchor": f"topic {t}", "positive": f"answer {a} on {t}.", "split": split}
+        for split in ("train", "test")
+        for t in (f"{split} {n}" for n in range(5))
+        for a in range(60)
+    ]
+    rows += [{"anchor": f"one {n}", "positive": f"its answer {n}", "split": "train"} for n in range(alone)]
+    tasks = compile_tasks(
+        {"search": {"kind": "retrieval", "datasets": {"d": rows}}}, max_train=50, max_eval=50
+    )
+    for split in ("train", "test"):
+        some = tasks.pairs("search", "d", split).to_pandas()
+        assert (len(some), some["anchor"].nunique() >= 5) == (50, True)
+    assert "cannot be whole queries" in caplog.text

@@ -27,7 +27,7 @@ from sentence_experts.errors import UsageError
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
 padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
 # Their classes change with their versions alone.
-_LIBRARIES = {"torch", "transformers", "sentence_transformers", "sentence_experts", "peft"}
+_LIBRARIES = {"accelerate", "torch", "transformers", "sentence_transformers", "sentence_experts", "peft"}
 # Attributes of layers that change by use.
 _BY_USE = {"training", "gradient_checkpointing", "max_seq_len_cached", "name_or_path", "warnings_issued"}
 # Of a config: where it is from, the number type, which counts elsewhere, and outputs that are not vectors.
@@ -182,7 +182,7 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
             raise UsageError(
                 f"the layer {name!r} has hooks ({', '.join(hooks)}): take the model without them"
             )
-        if is_of_library(type(layer), _REMOTE) and _list_own(layer):
+        if name and is_of_library(type(layer), _REMOTE) and _list_own(layer):
             raise UsageError(f"a function of the layer {name!r} was replaced: take the model before that")
         if hasattr(layer, "_orig_mod") or torch.nn.utils.parametrize.is_parametrized(layer):
             raise UsageError(f"the layer {name!r} is compiled or parametrized: take the model before that")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,8 @@ BODIES = "bodies.parquet"
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
-_PLAIN_NAMES = {"paper_id", "title", "abstract", "citing", "cited", "domain"}
+logger = logging.getLogger(__name__)
+_IDS = ("paper_id", "citing", "cited", "pmid")  # columns of texts or numbers
 PROVENANCE = "provenance.parquet"
 
 _TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int32()
@@ -350,7 +352,8 @@ def build_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
 
 def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> CorpusFolder:
     folder.mkdir()
-    papers, citations = _fold_names(papers), _fold_names(citations)
+    papers = _fold_names(papers, PAPERS_SCHEMA, "papers")
+    citations = _fold_names(citations, CITATIONS_SCHEMA, "citations")
     if "retracted" not in papers.column_names:
         has_titles = papers.column_names.count("title") == 1
         titles = papers["title"].to_pylist() if has_titles else [None] * papers.num_rows
@@ -380,12 +383,31 @@ def following(path: Path) -> Path:
     return Path(os.path.abspath(path) + _FOLLOWING)
 
 
-def _fold_names(table: pa.Table) -> pa.Table:
-    """Return a table whose columns of ids and texts have lower-case names, as "title" for "Title"."""
-    there, known = table.column_names, _PLAIN_NAMES
-    names = {name: name.lower() for name in there if name.lower() in known.difference(there)}
-    is_plain = len({*names.values()}) == len(names)
-    return table.rename_columns([names.get(name, name) for name in there]) if is_plain else table
+def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
+    """Return a table whose columns have the schema's names for them, as "title" for "Title"."""
+    there = [*table.column_names]
+    for place, name in enumerate(there):
+        folded = name.lower()
+        if folded in there or folded not in (*schema.names, "domain"):
+            continue
+        if folded != "domain" and not _fits(table[name], schema.field(folded)):
+            logger.warning(f"{what}: the column {name!r} is not read: its values are not of {folded!r}")
+            continue
+        there[place] = folded
+    return table.rename_columns(there)
+
+
+def _fits(column: pa.ChunkedArray, field: pa.Field) -> bool:
+    """Return whether a column could be that of the schema."""
+    if column.null_count and not field.nullable:
+        return False
+    if field.name in _IDS:
+        return True
+    try:
+        column.cast(field.type)
+    except (pa.ArrowException, ValueError):
+        return False
+    return True
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
@@ -398,7 +420,7 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
             columns.append(pa.nulls(table.num_rows, each.type))
             continue
         column = table[each.name]
-        if each.name in ("paper_id", "citing", "cited", "pmid"):
+        if each.name in _IDS:
             column = identifiers(column, f"{name}, column {each.name}")
         if column.null_count and not each.nullable:
             missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"

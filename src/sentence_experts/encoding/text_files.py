@@ -44,11 +44,18 @@ def _find_files(source: Path) -> list[Path]:
         return [source]
     # Folders whose names are written out may have brackets in them, or be hidden.
     base = next(folder for folder in (source, *source.parents) if folder.is_dir())
-    pattern = source.relative_to(base).parts
-    if base == source or "**" in pattern:  # as pathlib has it, but into folders that are links, too
-        files = [file for file in walk_files(base) if _fits(file.relative_to(base).parts, pattern or ("**",))]
+    pattern = source.relative_to(base).parts or ("**",)
+    if "**" in pattern:  # as pathlib has it, but into folders that are links, too
+        first = pattern.index("**")
+        begun = base.glob("/".join(pattern[:first])) if first else [base]
+        files = [
+            file
+            for start in begun
+            for file in walk_files(start)
+            if _fits(file.relative_to(start).parts, pattern[first:])
+        ]
     else:
-        files = [file for file in base.glob(str(source.relative_to(base))) if file.is_file()]
+        files = [file for file in base.glob("/".join(pattern)) if file.is_file()]
     written = {part[0] for part in source.relative_to(base).parts}  # what a pattern names is not hidden
     hides = {*"._"} - written
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE, TOKENIZER_FILE, HEADS_FILE = "model.onnx", "tokenizer.json", "heads.npz"
 VECTOR, POOLED = "sentence_embedding", "pooled_embedding"  # outputs of the graph; the latter is before heads
+_DECISIVE = (MODEL_FILE, TOKENIZER_FILE, HEADS_FILE)  # and model.onnx.data
 HEAD = ("weight", "bias")  # arrays of a head in the file, after the head's number
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MINILM = Path(__file__).parent / "minilm"  # graph of minilm without weights (`scripts/write_minilm_graph.py`)
@@ -149,7 +150,8 @@ class OnnxEncoder:
         self._folder, self._weights, self._output = folder, weights, VECTOR
         # Without a record nothing tells that the files are as they were exported.
         is_known = weights is not None or (folder / RECORD).is_file()
-        self._changed = "" if is_known else sha256_text(*map(sha256_file, files_of(folder)))
+        files = [file for file in files_of(folder) if file.name.startswith(_DECISIVE)]
+        self._changed = "" if is_known else sha256_text(*map(sha256_file, files))
         self.head_routes = _read_heads(folder / HEADS_FILE, getattr(self.config, "heads", ()))
         self._session = _open_session(folder / MODEL_FILE, weights)
         self._inputs = [each.name for each in self._session.get_inputs()]

@@ -59,16 +59,28 @@ def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
         is_same = bool(first) and first == other and is_near
     else:
         is_long = len((paper.title or "").split()) >= _WORDS_THAT_TELL
-        words, others = (_words_of_name(each) for each in (paper.authors, known.get("authors")))
-        is_unlike = bool(words and others) and words.isdisjoint(others)
-        is_same = is_long or (is_near and not is_unlike)
+        is_same = is_long or (is_near and not _are_unlike(paper.authors, known.get("authors")))
     return row if is_same else None
 
 
-def _words_of_name(authors: Sequence[str] | None) -> set[str]:
-    """Return the words in the first author's name, in Latin letters; not initials."""
-    plain = unicodedata.normalize("NFKD", authors[0] if authors else "").casefold()
-    return set(re.findall("[a-z]{2,}", "".join(each for each in plain if not unicodedata.combining(each))))
+def _are_unlike(authors: Sequence[str] | None, others: Sequence[str] | None) -> bool:
+    """Return whether two first authors are surely others, however their names are written."""
+    if not (authors and others):
+        return False
+    names = [_plain_name(each[0]) for each in (authors, others)]
+    if len({name.isascii() for name in names}) > 1:  # one may be written in Latin letters
+        return False
+    families = [name.split(",")[0] if "," in name else "" for name in names]
+    if all(families):
+        return letters_of(families[0]) != letters_of(families[1])
+    words = [{*re.findall(r"\w{2,}", family or name)} for family, name in zip(families, names, strict=True)]
+    return bool(words[0] and words[1]) and words[0].isdisjoint(words[1])
+
+
+def _plain_name(name: str) -> str:
+    """Return a name in small letters without accents."""
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(each for each in decomposed if not unicodedata.combining(each))
 
 
 def _family_name(authors: Sequence[str] | None) -> str:

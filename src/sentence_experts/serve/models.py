@@ -157,7 +157,7 @@ class ServedModel:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^\w+#]+|_+", "_", name.lower()).strip("_")  # "C++" is not "C"
+    return re.sub(r"(?:[^\w+#]|_)+", "_", name.lower()).strip("_")  # "C++" is not "C"
 
 
 def is_purpose(name: str) -> bool:

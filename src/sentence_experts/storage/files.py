@@ -186,16 +186,14 @@ def check_listed(folder: Path, hidden: str | None) -> None:
 
 
 def walk_files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, also behind links to folders, which come last; each folder once."""
-    seen, waiting = set[str](), [folder]
-    for start in waiting:
-        for parent, folders, names in os.walk(start):
-            if (place := os.path.realpath(parent)) in seen:
-                folders.clear()
-                continue
-            seen.add(place)
-            yield from (Path(parent, name) for name in names)
-            waiting += [Path(parent, name) for name in sorted(folders) if os.path.islink(Path(parent, name))]
+    """Yield the files below a folder, also in folders that are links, unless they lead back upwards."""
+    above = {str(folder): {os.path.realpath(folder)}}
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        yield from (Path(parent, name) for name in names)
+        places = above.pop(parent)
+        inner = {name: os.path.realpath(os.path.join(parent, name)) for name in folders}
+        folders[:] = [name for name in folders if inner[name] not in places]
+        above |= {os.path.join(parent, name): {*places, inner[name]} for name in folders}
 
 
 def open_to_readers(path: Path) -> None:

@@ -110,8 +110,8 @@ def without(rows: Sequence[Row], split: str, seen: set[str], groups: set[str]) -
 def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> list[Row]:
     """Sample at most `maximum` labelled or scored texts, pairs with their negatives, or queries to re-rank.
 
-    A query stays with all its pairs, unless all have more than `maximum`: a text that is left out would be
-    taken for a wrong answer where it is that of another query. The rows stay in their order; the choice
+    A query stays with all its pairs, unless most have too many: a text that is left out would be taken for a
+    wrong answer where it is that of another query. The rows stay in their order; the choice
     depends only on the seed and their texts.
     """
     if maximum is None or len(rows) <= maximum:
@@ -122,30 +122,33 @@ def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> l
         for number, row in enumerate(rows)
     ]
     units: Sequence[Hashable] = [row.anchor for row in rows] if has_queries else counted
-    parts = _group(units, counted)
-    if all(len(own) > maximum for own in parts.values()):
+    chosen, size = _draw(units, counted, maximum, seed)
+    if has_queries and size < min(maximum, len({*counted})) / 2:  # queries with more pairs than fit
         logger.warning(
-            f"each query has more than {maximum:,} pairs: some are left out, whose texts may count as wrong "
-            "answers, or as negatives"
+            f"queries have so many pairs that {maximum:,} cannot be whole queries: pairs are left out whose "
+            "texts may count as wrong answers, or as negatives"
         )
-        units, parts = counted, _group(counted, counted)
+        units, (chosen, _) = counted, _draw(counted, counted, maximum, seed)
+    return [row for row, unit in zip(rows, units, strict=True) if unit in chosen]
+
+
+def _draw(
+    units: Sequence[Hashable], counted: Sequence[Counted], maximum: int, seed: int
+) -> tuple[set[Hashable], int]:
+    """Draw units of at most `maximum` parts together; also returns their number."""
+    parts: dict[Hashable, set[Counted]] = {}
+    for unit, each in zip(units, counted, strict=True):
+        parts.setdefault(unit, set()).add(each)
     drawn = {}
     for unit, own in parts.items():
         texts = min(own, key=str)[0] if len(own) == 1 else (str(unit),)
         drawn[unit] = uniform(seed, "\0".join(texts))
-    chosen, room = set[Hashable](), maximum
+    chosen, size = set[Hashable](), 0
     for unit in sorted(drawn, key=drawn.__getitem__):
-        if len(parts[unit]) <= room:
+        if size + len(parts[unit]) <= maximum:
             chosen.add(unit)
-            room -= len(parts[unit])
-    return [row for row, unit in zip(rows, units, strict=True) if unit in chosen]
-
-
-def _group(units: Sequence[Hashable], counted: Sequence[Counted]) -> dict[Hashable, set[Counted]]:
-    grouped: dict[Hashable, set[Counted]] = {}
-    for unit, each in zip(units, counted, strict=True):
-        grouped.setdefault(unit, set()).add(each)
-    return grouped
+            size += len(parts[unit])
+    return chosen, size
 
 
 def same_label_pairs(rows: Sequence[Row], seed: int) -> tuple[list[Row], list[str]]:

@@ -182,9 +182,9 @@ class Run:
         validator = Validator.of(self.parts, self.routes, config)
         validator.max_length = self.max_length
         arguments = make_training_arguments(place.path, config, batches.steps, model, validator.has_figure)
-        out, checkpoint, is_finished = processes.once(lambda: self._begin(place))
+        out, checkpoint, identity = processes.once(lambda: self._begin(place))
         arguments.output_dir = str(out / CHECKPOINTS)  # elsewhere if it is to replace another run
-        if is_finished:
+        if identity is None:
             result: dict[str, Any] = read_json(out / RUN_FILE)
             self._load_finished(out / MODEL)
             self._remove_checkpoints(place)  # of a run that was killed before it did
@@ -212,7 +212,7 @@ class Run:
         )
         trainer.batches = batches
         trainer.undecayed = undecayed
-        trainer.identity = sha256_settings(self.identity(NO_MATTER))
+        trainer.identity = identity
         trainer.use_one_cycle = config.scheduler == "one_cycle"
         before = copy_weights(trainer) if arguments.metric_for_best_model is not None else None
         _train(trainer, out, config, [route.name for route in self.routes], checkpoint)
@@ -224,14 +224,16 @@ class Run:
         self._remove_checkpoints(place)  # all processes have read the best one by now
         return written
 
-    def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
-        """Return the folder, the checkpoint to continue from, and whether the run is finished."""
-        identity = self.identity(NO_MATTER)
-        is_finished = place.begin(identity) == "finished"
-        checkpoint = None
-        if not is_finished:
-            checkpoint = find_last_checkpoint(place.path / CHECKPOINTS, sha256_settings(identity))
-        return place.path, checkpoint, is_finished
+    def _begin(self, place: Output) -> tuple[Path, str | None, str | None]:
+        """Return the folder, the checkpoint to continue from, and the hash of all that decides the result.
+
+        There is no hash if the run is finished.
+        """
+        decisive = self.identity(NO_MATTER)
+        if place.begin(decisive) == "finished":
+            return place.path, None, None
+        identity = sha256_settings(decisive)
+        return place.path, find_last_checkpoint(place.path / CHECKPOINTS, identity), identity
 
     def _remove_checkpoints(self, place: Output) -> None:
         """Remove the checkpoints, unless this run keeps them, or the finished one kept them."""

@@ -227,7 +227,7 @@ def _check_run(checkpoint: Path, identity: str) -> None:
     """Refuse a checkpoint of another run; those of earlier versions do not tell."""
     file = checkpoint / RUN
     if file.is_file() and read_json(file) != identity:
-        raise InputError(f"{checkpoint} is of a run with other settings: remove it, or bring it back there")
+        raise InputError(f"{checkpoint} is of a run with other settings: remove it, or give another `out`")
 
 
 def _is_whole(checkpoint: Path) -> bool:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +23,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
+from sentence_experts.compat.values import describe_values
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import ExpertEncoder
@@ -159,6 +165,28 @@ def test_settings_and_functions_of_own_modules_change_the_hash(model: Any) -> No
         model.encode = lambda texts, cut=cut: type(model).encode(model, [text[:cut] for text in texts])
         hashes.append((fingerprint_of(model), weights_fingerprint(model)))
     assert all(len(set(each)) == len(hashes) for each in zip(*hashes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.tanh, torch.relu), (partial(len, 1), partial(len, 2)), (torch.float16, torch.float32),
+        (SimpleNamespace(values=[1, 2]), SimpleNamespace(values=[9])), (Power(1.0), Power(2.0)),
+        (SimpleNamespace(_scale=2.0), SimpleNamespace(_scale=9.0)), (torch.tensor(1.0), torch.tensor(2.0)),
+    ],
+)  # fmt: skip
+def test_values_are_told_apart(one: Any, other: Any) -> None:
+    assert describe_values(one) == describe_values(copy.copy(one))
+    assert json.dumps(describe_values(one)) != json.dumps(describe_values(other))
+
+
+def test_descriptions_are_the_same_in_every_process() -> None:
+    code = """
+from sentence_experts.compat.values import describe_values
+print(describe_values([{"b", "a", "c"}, lambda text: text in {"x", "y", "z"}]))"""
+    run = partial(subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    found = {run(env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")}
+    assert len(found) == 1
 
 
 def test_hooks_of_transformers_do_not_count(model: Any) -> None:

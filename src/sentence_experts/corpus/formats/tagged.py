@@ -17,12 +17,13 @@ from sentence_experts.table_files import named_separator
 # Some programs write one space before the hyphen, and editors other spaces.
 GAP = r"[ \t\xa0]{1,3}"
 # "ER - negative" continues an abstract.
-RIS_LINE = re.compile(rf"(?!ER{GAP}- *[^ ])([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$")
+RIS_LINE = re.compile(rf"(?!ER{GAP}-[ \t\xa0]*[^\s\d])([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$")
 NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
 # Files that were joined where the first had no line break at its end.
 _JOINED = re.compile(rf"^ER{GAP}- *(?=TY{GAP}- )", re.MULTILINE)
 _JOINED_NBIB = re.compile(r"(?<=\S)(PMID- \d+\s*\n(?:OWN|STAT) *- )")
-_TELLING = {"TI", "T1", "AU", "A1", "AB", "N2"}  # tags of every record, and not of what may stand between two
+# Tags of every record, and not of what may stand between two.
+_TELLING = {"TI", "T1", "T2", "JO", "AU", "A1", "AB", "N2", "DO", "PY", "Y1"}
 _LINE_END = re.compile(r"\r*\n|\r")  # not U+2028 and others, which stand in abstracts
 _STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
 _MAX_VALUE = 1 << 17  # longer than any text of a record
