@@ -119,6 +119,8 @@ def test_a_note_that_there_are_no_authors_is_none(name: str) -> None:
         ("Author Correction: Rice", None, "correction"), ("Sleep: Erratum", None, "correction"),
         ("Correction of scoliosis", "research-article", "article"),
         ("Correction for multiple tests", None, "article"), ("Retraction of the eyelid", None, "article"),
+        ("Retraction for Doe et al., Rice", None, "retraction"),
+        ("Correction for Doe et al., Rice", None, "correction"),
         ("Retraction: Rice", "research-article", "retraction"), ("RETRACTED: Rice", None, "article"),
         ("Statement of Retraction: Rice", None, "retraction"), ("Retraction.", None, "retraction"),
         ("Statement of withdrawal symptoms", None, "article"),
