@@ -42,6 +42,7 @@ def test_papers_have_no_prompt_where_only_queries_have_one(query: str, document:
             ("query", "document"),
             ("search_query", "search_document"),
             ("retrieval_query", "retrieval_passage"),
+            ("query", "corpus"),
         ),
         *(("retrieval.query", "retrieval.passage"), ("Retrieval-query", "Retrieval-document")),
     ],
@@ -96,13 +97,15 @@ def test_experts_need_no_unprompted_papers() -> None:
     assert [route.document_route for route in list_search_routes(experts)] == ["query", "a"]
 
 
-@pytest.mark.parametrize("default", [None, "query"])
-@pytest.mark.parametrize("document", ["", "passage: "])
+@pytest.mark.parametrize(
+    ("default", "document"),
+    [(None, ""), (None, "passage: "), ("query", ""), ("query", "passage: "), ("sts", "passage: ")],
+)
 def test_prompts_of_queries_and_papers_are_those_of_sentence_transformers(
     tmp_path: Path, plain_model: Path, default: str | None, document: str
 ) -> None:
     model = load(plain_model, device="cpu")
-    model.prompts = {"query": "find passages: ", "document": document}
+    model.prompts = {"query": "find passages: ", "document": document, "sts": "is it the same: "}
     model.default_prompt_name = default
     searcher = Searcher(BatchEncoder(model), write_corpus(tmp_path), "title")
     blend = searcher.blend()

@@ -150,7 +150,8 @@ def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRou
     """Find the search route of this name; a route of a pair means the pair, one of several the first.
 
     With none given it is the model's default route, or the only search route, or the only pair, or the first
-    of pairs with the same documents, or `query` where no task file names the pairs. A model without routes
+    of pairs with the same documents, or `query` where no task file names the pairs; of a model without
+    experts the pair of `query` comes before a default prompt for other uses. A model without routes
     goes by its own name, in blends with taught ones.
     """
     if not known.prompts and route is not None and route == known.model:
@@ -164,6 +165,9 @@ def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRou
             route = next(iter(pairs))
         elif QUERY in pairs and not known.search_routes:
             route = QUERY
+    elif route is None and not known.experts and QUERY in pairs and pairs[QUERY].document_route is not None:
+        named = {name for pair in pairs.values() for name in (pair.query_route, pair.document_route)}
+        route = known.default if known.default in named else QUERY
     chosen = known.choose(route)
     if chosen in pairs:
         return pairs[chosen]

@@ -9,6 +9,7 @@ QUERY, DOCUMENT = ROLES = ("query", "document")
 QUERY_ROUTES = (
     (QUERY, DOCUMENT),
     (QUERY, "passage"),
+    (QUERY, "corpus"),
     ("search_query", "search_document"),
     ("retrieval_query", "retrieval_document"),
     ("retrieval_query", "retrieval_passage"),
@@ -18,7 +19,7 @@ QUERY_ROUTES = (
     ("s2s_query", DOCUMENT),
 )
 # Where a model has one of these, none of its queries goes with documents that have no prompt.
-DOCUMENT_ROUTES = (DOCUMENT, "passage", "search_document", "retrieval_document")
+DOCUMENT_ROUTES = (DOCUMENT, "passage", "corpus", "search_document", "retrieval_document")
 # Types with a query and a document side; the other types have one.
 TWO_SIDED = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking")
 # (type, role) -> route. MoTE, 4 (trained tasks) and 5.3 (re-ranking as search; pair classification, STS and
