@@ -406,3 +406,15 @@ def test_a_damaged_table_of_papers_is_named(tmp_path: Path) -> None:
     corpus.papers.write_bytes(corpus.papers.read_bytes()[:500])
     with pytest.raises(InputError, match=r"papers\.parquet is damaged \(.*\): make it again"):
         Papers(corpus)
+
+
+def test_papers_of_a_kind_whose_source_has_another_word_for_it_are_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    types = {"a": "review", "b": "systematic-review", "c": "research-article"}
+    rows = [{"id": name, "title": f"Rice {name}", "article_type": kind} for name, kind in types.items()]
+    papers = Papers(import_corpus(papers=rows))
+    assert papers.places(Filters.of(type=["review*"], notices=True)).tolist() == [True, False, False]
+    assert "papers of this kind" not in caplog.text
+    assert papers.places(Filters.of(type=["review"], notices=True)).tolist() == [True, False, False]
+    assert "papers of this kind have other types, too, and are left out: systematic-review (1)" in caplog.text

@@ -34,12 +34,12 @@ _KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name i
 _KIND_OF_TITLE = {
     "correction": re.compile(
         r"\W*((author|publisher|editorial)('s)? )?(corrections?( to)?\s*[:‘’“'\"]|correction$|"
-        r"correction (for|to) [^:,]{1,60} et al\.?, |"
+        r"correction (for|to) [^:,]{1,60} et al\b|correction to supporting information\b|"
         r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
         r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|notice of removal\s*(:|$)|"
-        r"retraction (note|notice|statement) |retraction (for|of) [^:,]{1,60} et al\.?, |"
-        r"notice of (retraction|withdrawal)\b)",
+        r"retraction (note|notice|statement) |retraction (for|of) [^:,]{1,60} et al\b|"
+        r"withdrawal notice( to)?\s*:|notice of (retraction|withdrawal|duplicate publication)\b)",
         re.I),
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
     "editorial": re.compile(r"\W*(guest )?editorial\s*(:|$)", re.I),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -25,13 +27,15 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import NOTICE_KINDS
+from sentence_experts.corpus.paper import KINDS, NOTICE_KINDS
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.matching import letters_of, rows_of_one
 from sentence_experts.retrieval.texts import joined, sections_of
 from sentence_experts.retrieval.value_counts import count_papers, folded
 from sentence_experts.storage import OpenFiles
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -108,6 +112,7 @@ class Papers:
         """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`)."""
         self.corpus = corpus
         self._rules: DomainRules | None = None
+        self._has_told = False
         if domains is not None:
             from sentence_experts.pairs.domains import DomainRules
 
@@ -309,11 +314,27 @@ class Papers:
                 )
             fitting |= matching
         inside = _is_in(values, fitting)
+        if parameter == "type":
+            self._tell_of_kinds(wanted, inside)
         if values is column:
             return inside
         allowed = np.zeros(self.count, bool)
         allowed[np.asarray(pc.list_parent_indices(column))[inside]] = True
         return allowed
+
+    def _tell_of_kinds(self, wanted: Sequence[str], inside: NDArray[np.bool_]) -> None:
+        """Warn, once, of papers of a kind that is asked for as a type: each source has its own words."""
+        names = {folded(each) for each in wanted} & KINDS
+        if self._has_told or not names:
+            return
+        types, kinds = (self.column(name).to_pylist() for name in ("article_type", "kind"))
+        others = Counter(
+            types[row] for row, kind in enumerate(kinds) if kind in names and not inside[row] and types[row]
+        )
+        if others:
+            self._has_told = True
+            named = ", ".join(f"{name} ({count:,})" for name, count in others.most_common(_NAMED))
+            logger.warning(f"`type`: papers of this kind have other types, too, and are left out: {named}")
 
     def values(self, parameter: str, rows: Sequence[int] | None = None) -> dict[str, int]:
         """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
