@@ -35,7 +35,7 @@ def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -
     try:
         evaluation = sentence_experts.evaluate(models, data, out=out, **settings)
     except UsageError:
-        files = [file for file in (out / "report.html", out / "tasks.md") if file.is_file()]
+        files = [file for file in (Path(out, "report.html"), Path(out, "tasks.md")) if file.is_file()]
         before = {file: file.read_bytes() for file in files}
         evaluation = sentence_experts.evaluate(models, data, out=out, overwrite=True, **settings)
         for file, content in before.items():
