@@ -71,9 +71,9 @@ def describe_layers(model: Any) -> list[list[Any]]:
         adapters = _describe_adapters(layer) if peft else []
         hooks = _list_hooks(layer)
         own = _list_own(layer)
-        of_weights = _list_settings(layer)
+        settings = _list_settings(layer)
         described.append(
-            [name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own, *of_weights]
+            [name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own, *settings]
         )
     return described
 

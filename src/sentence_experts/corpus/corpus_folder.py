@@ -36,6 +36,8 @@ from sentence_experts.tables import check_columns, to_arrow
 if TYPE_CHECKING:
     import pandas as pd
 
+logger = logging.getLogger(__name__)
+
 FORMAT = "sentence-experts corpus"
 FORMAT_VERSION = 1
 _FOLLOWING = ".corpus"  # at the end of the name
@@ -46,10 +48,9 @@ BODIES = "bodies.parquet"
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
-logger = logging.getLogger(__name__)
-_IDS = ("paper_id", "citing", "cited", "pmid")  # columns of texts or numbers
 PROVENANCE = "provenance.parquet"
 
+_IDS = ("paper_id", "citing", "cited", "pmid")  # columns of texts or numbers
 _TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int32()
 
 

@@ -148,10 +148,10 @@ class OnnxEncoder:
         self.config = SimpleNamespace(**self.record.get("config", {}))
         self.pooling: str | None = self.record.get("pooling")
         self._folder, self._weights, self._output = folder, weights, VECTOR
-        # Without a record nothing tells that the files are as they were exported.
-        is_known = weights is not None or (folder / RECORD).is_file()
-        files = [file for file in files_of(folder) if file.name.startswith(_DECISIVE)]
-        self._changed = "" if is_known else sha256_text(*map(sha256_file, files))
+        self._changed = ""
+        if weights is None and not (folder / RECORD).is_file():  # which says that the files are as exported
+            files = (file for file in files_of(folder) if file.name.startswith(_DECISIVE))
+            self._changed = sha256_text(*map(sha256_file, files))
         self.head_routes = _read_heads(folder / HEADS_FILE, getattr(self.config, "heads", ()))
         self._session = _open_session(folder / MODEL_FILE, weights)
         self._inputs = [each.name for each in self._session.get_inputs()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
         InUseError: another process reproduces in the same folder, where recipes share data and models.
     """
     results = experiment.evaluations
-    with locked(experiment.root.parent, "reproduction"), ExitStack() as stack:
+    with locked(experiment.root.parent, "reproduction"), temporary_folder() as temporary:
         files = [experiment.report / f"report.{ending}" for ending in ("json", "md", "html")]
         if results and not any(result.exists() for result in results.values()):
             for file in filter(Path.exists, files):
@@ -97,7 +96,6 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
             lambda file: write_text(file, markdown(report)),
             lambda file: write_text(file, html(report)),
         ]
-        temporary = stack.enter_context(temporary_folder())
         for file, write in zip(files, writers, strict=True):
             if not results or not is_newer(file, *results.values()):
                 write(file)

@@ -35,11 +35,11 @@ from sentence_experts.retrieval.texts import joined, sections_of
 from sentence_experts.retrieval.value_counts import count_papers, folded
 from sentence_experts.storage import OpenFiles
 
-logger = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.pairs.domains import DomainRules
+
+logger = logging.getLogger(__name__)
 
 FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),

@@ -111,8 +111,8 @@ def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> l
     """Sample at most `maximum` labelled or scored texts, pairs with their negatives, or queries to re-rank.
 
     A query stays with all its pairs, unless most have too many: a text that is left out would be taken for a
-    wrong answer where it is that of another query. The rows stay in their order; the choice
-    depends only on the seed and their texts.
+    wrong answer where it is that of another query. The rows stay in their order; the choice depends only on
+    the seed and their texts.
     """
     if maximum is None or len(rows) <= maximum:
         return list(rows)
@@ -125,8 +125,8 @@ def sample(rows: Sequence[Row], maximum: int | None, seed: int, kind: Kind) -> l
     chosen, size = _draw(units, counted, maximum, seed)
     if has_queries and size < min(maximum, len({*counted})) / 2:  # queries with more pairs than fit
         logger.warning(
-            f"queries have so many pairs that {maximum:,} cannot be whole queries: pairs are left out whose "
-            "texts may count as wrong answers, or as negatives"
+            f"most queries have too many pairs for a maximum of {maximum:,}, so they lose some of them: the "
+            "texts of these may count as wrong answers, or as negatives"
         )
         units, (chosen, _) = counted, _draw(counted, counted, maximum, seed)
     return [row for row, unit in zip(rows, units, strict=True) if unit in chosen]

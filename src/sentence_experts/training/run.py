@@ -179,8 +179,7 @@ class Run:
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
-        validator = Validator.of(self.parts, self.routes, config)
-        validator.max_length = self.max_length
+        validator = Validator.of(self.parts, self.routes, config, self.max_length)
         arguments = make_training_arguments(place.path, config, batches.steps, model, validator.has_figure)
         out, checkpoint, identity = processes.once(lambda: self._begin(place))
         arguments.output_dir = str(out / CHECKPOINTS)  # elsewhere if it is to replace another run

@@ -66,6 +66,7 @@ class Validator(SentenceEvaluator):
         parts: Sequence[PairValidation | SearchValidation],
         name: str = "validation",
         batch_size: int = 32,
+        max_length: int | None = None,
     ) -> None:
         """Make a validator.
 
@@ -73,18 +74,23 @@ class Validator(SentenceEvaluator):
             parts: measurements, one per kind of data.
             name: prefix of the keys.
             batch_size: number of texts encoded at once.
+            max_length: number of tokens that the model reads meanwhile; None for as many as in training.
         """
         super().__init__()
         self.parts = parts
         self.name = name
         self.batch_size = batch_size
-        self.max_length: int | None = None  # that the model has when it is used, if not that of training
+        self.max_length = max_length
         self.greater_is_better = True
         self.primary_metric = f"{name}_{MEAN}"
 
     @classmethod
     def of(
-        cls, parts: Sequence[TrainingPart], routes: Sequence[TrainedRoute], config: TrainConfig
+        cls,
+        parts: Sequence[TrainingPart],
+        routes: Sequence[TrainedRoute],
+        config: TrainConfig,
+        max_length: int | None = None,
     ) -> Validator:
         """Measure the validation splits of these routes.
 
@@ -115,7 +121,7 @@ class Validator(SentenceEvaluator):
                 f"`pair_metric={config.pair_metric}` has no effect: it is of validation pairs some of which "
                 "have label 0, and here nDCG@10 is measured"
             )
-        return cls(measured, batch_size=config.batch_size)
+        return cls(measured, batch_size=config.batch_size, max_length=max_length)
 
     @property
     def has_figure(self) -> bool:
