@@ -121,7 +121,7 @@ def test_titles_tell_which_papers_of_a_table_were_retracted() -> None:
     papers = pa.table({"paper_id": ["a", "b", "c"], "title": titles})
     for table, expected in (
         (papers, [True, False, False]),
-        (papers.append_column("retracted", pa.array([False, True, False])), [False, True, False]),
+        (papers.append_column("retracted", pa.array([False, True, False])), [True, True, False]),
         (papers.drop_columns("title"), [False, False, False]),
     ):
         corpus = CorpusFolder.of(table)

@@ -221,7 +221,7 @@ def test_a_model_without_special_tokens_or_with_own_modules_gets_no_routes(
     layer = model[0].auto_model.encoder.layer[0]
     forward = layer.forward
     layer.forward = lambda *args, **kwargs: forward(*args, **kwargs)
-    with pytest.raises(UsageError, match=r"a function of the layer .* was replaced"):
+    with pytest.raises(UsageError, match=r"`.*` of the layer .* was replaced"):
         extend(model, ["a", "b"])
     del layer.forward
     layer.output.LayerNorm.eps *= 1000

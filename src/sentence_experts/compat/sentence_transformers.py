@@ -14,7 +14,6 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.compat.torch import share_weights
-from sentence_experts.compat.values import describe_values
 from sentence_experts.errors import InputError
 
 M = TypeVar("M", bound=SentenceTransformer)
@@ -82,6 +81,9 @@ def leaves_prompts_out(model: SentenceTransformer) -> bool:
     return any(config.get("include_prompt") is False for _, config in module_configs(model))
 
 
+_SIDES = ("truncation_side", "padding_side")  # on which a tokenizer cuts texts, and fills them up
+
+
 def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
     """Return the classes of a tokenizer and of its steps, the size of its vocabulary, and where it cuts."""
     tokenizer = getattr(model, "tokenizer", None)
@@ -89,7 +91,8 @@ def tokenizer_kind(model: SentenceTransformer) -> list[Any]:
     steps = ("normalizer", "pre_tokenizer", "model", "post_processor")
     kinds = [tokenizer, *(getattr(fast, step) for step in steps if fast is not None)]
     size = 0 if fast is None else fast.get_vocab_size()
-    return [*(type(each).__qualname__ for each in kinds), size, getattr(tokenizer, "truncation_side", None)]
+    sides = (getattr(tokenizer, name, None) for name in _SIDES)
+    return [*(type(each).__qualname__ for each in kinds), size, *sides]
 
 
 def tokenizer_text(model: SentenceTransformer) -> str:
@@ -99,8 +102,8 @@ def tokenizer_text(model: SentenceTransformer) -> str:
     if fast is None:
         return _describe_tokenizer(tokenizer)
     content = json.loads(fast.to_str())
-    side = getattr(model.tokenizer, "truncation_side", "right")
-    more = {} if side == "right" else {"truncation_side": side}
+    sides = {name: getattr(tokenizer, name, "right") for name in _SIDES}
+    more = {name: side for name, side in sides.items() if side != "right"}
     return json.dumps({**content, "truncation": None, "padding": None, **more}, sort_keys=True)
 
 
@@ -111,7 +114,7 @@ def _describe_tokenizer(tokenizer: Any) -> str:
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         vocabulary, special = tokenizer.get_vocab(), tokenizer.special_tokens_map
         return json.dumps([vocabulary, special], sort_keys=True, default=str)
-    return "" if tokenizer is None else json.dumps(describe_values(tokenizer), sort_keys=True)
+    return "" if tokenizer is None else type(tokenizer).__qualname__
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import RLock, get_ident
 from typing import Any
 
@@ -21,7 +23,6 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils.loading_report import LoadStateDictInfo
 from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
-from sentence_experts.compat.values import describe_values
 from sentence_experts.errors import UsageError
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
@@ -60,21 +61,18 @@ def set_attention(config: Any, name: str | None) -> None:
 def describe_layers(model: Any) -> list[list[Any]]:
     """Return the config of a model's transformer, and the name, class, settings and hooks of each layer.
 
-    None of it is a weight. Experts are left out, which come and go. Of classes and functions that no library
-    has, values and code count (`describe_values`), since they may change with nothing that names them.
+    None of it is a weight. Of experts, which come and go, only hooks and adapters count.
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
     described = [["config", _describe_config(model[0])]]
     for name, layer in model.named_modules():
-        if ".experts." in name:
-            continue
         adapters = _describe_adapters(layer) if peft else []
         hooks = _list_hooks(layer)
-        own = _list_own(layer)
-        settings = _list_settings(layer)
-        described.append(
-            [name, type(layer).__qualname__, layer.extra_repr(), hooks, *adapters, *own, *settings]
-        )
+        if ".experts." not in name:
+            kind, settings = type(layer).__qualname__, _list_settings(layer)
+            described.append([name, kind, layer.extra_repr(), hooks, *adapters, *settings])
+        elif adapters or hooks:
+            described.append([name, hooks, *adapters])
     return described
 
 
@@ -90,12 +88,25 @@ def _describe_config(module: Any) -> dict[str, Any]:
     }
 
 
-def _list_own(layer: torch.nn.Module) -> list[Any]:
-    """Return what a layer has of classes and functions that no library has: settings, buffers and code."""
-    if not is_of_library(type(layer), _REMOTE):
-        return [describe_values(layer), describe_values(dict(_list_buffers(layer)))]
-    functions = (each for each in vars(layer).values() if inspect.isfunction(each) or inspect.ismethod(each))
-    return [describe_values(each) for each in functions if not is_of_library(each, _REMOTE)]
+def has_own_code(model: Any) -> bool:
+    """Return whether a model has layers, functions or hooks that no library has."""
+    for layer in model.modules():
+        hooks = (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
+        if not is_of_library(type(layer), _REMOTE) or _list_replaced(layer):
+            return True
+        if not all(is_of_library(hook, _REMOTE) for hook in hooks):
+            return True
+    return False
+
+
+def _list_replaced(layer: torch.nn.Module) -> list[str]:
+    """Return the names of a layer's functions in whose place a user's own were put."""
+    functions = {
+        name: getattr(each, "func", each)
+        for name, each in vars(layer).items()
+        if inspect.isfunction(each) or inspect.ismethod(each) or isinstance(each, partial)
+    }
+    return [name for name, each in functions.items() if not is_of_library(each, _REMOTE)]
 
 
 def _list_buffers(layer: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -117,8 +128,13 @@ def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
         return []
     kept = _plain_settings(layer)
     if getattr(layer, "rope_type", None) not in ("dynamic", "longrope"):  # which change by use
-        kept |= {name: describe_values(each) for name, each in _list_buffers(layer) if each.numel() <= _FEW}
+        kept |= {name: _hash(each) for name, each in _list_buffers(layer) if each.numel() <= _FEW}
     return [[name, kept[name]] for name in sorted(kept)]
+
+
+def _hash(buffer: torch.Tensor) -> str:
+    values = buffer.detach().cpu().float().numpy()
+    return hashlib.sha256(f"{buffer.dtype} {values.shape}".encode() + values.tobytes()).hexdigest()
 
 
 def _plain_settings(layer: torch.nn.Module) -> dict[str, Any]:
@@ -182,8 +198,9 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
             raise UsageError(
                 f"the layer {name!r} has hooks ({', '.join(hooks)}): take the model without them"
             )
-        if name and is_of_library(type(layer), _REMOTE) and _list_own(layer):
-            raise UsageError(f"a function of the layer {name!r} was replaced: take the model before that")
+        if replaced := _list_replaced(layer):
+            whose = f"of the layer {name!r}" if name else "of the model"
+            raise UsageError(f"`{replaced[0]}` {whose} was replaced: take the model before that")
         if hasattr(layer, "_orig_mod") or torch.nn.utils.parametrize.is_parametrized(layer):
             raise UsageError(f"the layer {name!r} is compiled or parametrized: take the model before that")
     calls = getattr(encoder[0], "processing_kwargs", None) or {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.building import Additions, TableSource
+from sentence_experts.corpus.building import JOURNAL, Additions, TableSource
 from sentence_experts.corpus.corpus_folder import PAPERS
 from sentence_experts.corpus.fetching import FetchedPapers
 from sentence_experts.corpus.paper import NOT_FETCHED, Rejection
@@ -46,10 +46,13 @@ def complete_papers(client: Client, papers: Path) -> tuple[TableSource, Addition
     ]
     source = OpenAlexSource(client, keep_retracted=True)
     found: set[str] = set()
+    known_before = 0
     with progress("papers without an abstract, from OpenAlex", len(queries)) as advance:
         for kind, batch in queries:
+            query = f"{kind}:{'|'.join(batch)}"
+            known_before += len(batch) * source.knows(query)
             try:
-                found.update(source.find(f"{kind}:{'|'.join(batch)}"))
+                found.update(source.find(query))
             except FailedError as error:
                 more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
                 named = f"{kind} {batch[0]}{more}"
@@ -65,6 +68,9 @@ def complete_papers(client: Client, papers: Path) -> tuple[TableSource, Addition
         text = f"{completed:,} of {len(lacking):,} papers without an abstract have one from OpenAlex now"
         if without := len(lacking) - requested:
             text += f"; {without:,} have no identifier to look them up by"
+        if known_before:
+            text += f"; {known_before:,} were looked up earlier, and not again"
+            text += f": to ask anew, delete {JOURNAL} in its folder"
         if failed:
             text += f"; {len(failed):,} requests failed: give the same command again"
         logger.info(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.cells import NO_VALUES, identifiers
 from sentence_experts.corpus.config import COUNTED
-from sentence_experts.corpus.paper import Paper, is_retracted
+from sentence_experts.corpus.paper import Paper, clean_abstract, is_retracted, kind_named, kind_of
 from sentence_experts.corpus.sql_files import scan_parquet
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
@@ -181,8 +182,8 @@ class CorpusFolder:
         """Return a corpus given as such, as its folder, or as tables of papers, or of papers and citations.
 
         `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
-        gives the domain of each paper. Without `retracted` the titles tell. `citations` needs `citing` and
-        `cited`.
+        gives the domain of each paper. Titles and types tell of notices and retractions, as in an import.
+        `citations` needs `citing` and `cited`.
 
         Raises:
             InputError: the folder holds no corpus, or a table lacks a column.
@@ -356,11 +357,8 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
     papers = _fold_names(papers, PAPERS_SCHEMA, "papers")
     citations = _fold_names(citations, CITATIONS_SCHEMA, "citations")
     if "retracted" not in papers.column_names:
-        has_titles = papers.column_names.count("title") == 1
-        titles = papers["title"].to_pylist() if has_titles else [None] * papers.num_rows
-        marks = [isinstance(title, str) and is_retracted(Paper(title=title)) for title in titles]
-        papers = papers.append_column("retracted", pa.array(marks, pa.bool_()))
-    table = _with_schema(papers, PAPERS_SCHEMA, "papers")
+        papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
+    table = _read_titles(_with_schema(papers, PAPERS_SCHEMA, "papers"))
     counts = table["paper_id"].value_counts()
     if twice := counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist():
         raise InputError(
@@ -379,6 +377,26 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
     return CorpusFolder(folder, {**manifest, "counts": {}})
 
 
+def _read_titles(table: pa.Table) -> pa.Table:
+    """Return papers with their kind and retraction as their titles and types tell, as an import has them."""
+    names = ("title", "article_type", "kind", "retracted")
+    papers = [
+        Paper(title=title, article_type=of_type, kind=kind_named(kind), retracted=retracted)
+        for title, of_type, kind, retracted in zip(*(table[name].to_pylist() for name in names), strict=True)
+    ]
+    columns = {
+        "kind": [kind_of(paper) for paper in papers],
+        "retracted": [is_retracted(paper) for paper in papers],
+        "abstract": [clean_abstract(text) for text in table["abstract"].to_pylist()],
+    }
+    for name, values in columns.items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(
+            place, table.schema.field(place), pa.array(values, table.schema.field(place).type)
+        )
+    return table
+
+
 def following(path: Path) -> Path:
     """Return the folder of the corpus that follows a file or folder of papers while that is served."""
     return Path(os.path.abspath(path) + _FOLLOWING)
@@ -387,9 +405,13 @@ def following(path: Path) -> Path:
 def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     """Return a table whose columns have the schema's names for them, as "title" for "Title"."""
     there = [*table.column_names]
+    times = Counter(map(str.lower, there))
     for place, name in enumerate(there):
         folded = name.lower()
         if folded in there or folded not in (*schema.names, "domain"):
+            continue
+        if times[folded] > 1:
+            logger.warning(f"{what}: the column {name!r} is not read: another is called so but for its case")
             continue
         if folded != "domain" and not _fits(table[name], schema.field(folded)):
             logger.warning(f"{what}: the column {name!r} is not read: its values are not of {folded!r}")

@@ -136,10 +136,7 @@ def gather_sources(
     extras: list[TableSource] = [*records]
     if record_paths or among:
         extras.append(_record_files(record_paths, among, config))
-    if papers is None and tables:
-        papers, *tables = tables
-    extras += read_user_tables(papers, citations)
-    extras += [each for table in tables for each in read_user_tables(table, None)]
+    extras += read_user_tables(tables if papers is None else [papers, *tables], citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     return Sources(files, extras, config.full_text, [each.fingerprint for each in records])
@@ -236,7 +233,9 @@ def add_to_corpus(
         CorpusFolder('...', 2 papers, 0 citations)
     """
     config = ImportConfig.of(config, **settings)
-    folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
+    folder, temporary = Path(corpus) if isinstance(corpus, str | Path) else corpus.path, None
+    if isinstance(corpus, CorpusFolder):
+        temporary = corpus._temporary  # which lasts as long as an object that holds it
     with open_corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
         before.fingerprint()  # refuses tables that were changed: they are made anew of the records
@@ -249,7 +248,7 @@ def add_to_corpus(
         has = [source | {"name": None} for source in before.manifest["sources"]]
         if not config.complete and all(source | {"name": None} in has for source in read.described):
             logger.info(f"{folder}: has all of these sources already")
-            return before
+            return replace(before, _temporary=temporary)
         others = _count_other_records(before)
         merged = _build(place, read, config)
     old, new = (each.manifest["counts"]["papers"] for each in (before, merged))
@@ -260,7 +259,7 @@ def add_to_corpus(
             f"equals not always the new one ({merged.rejected.name} names them); to take corrections, import "
             "all sources again with `overwrite`"
         )
-    return merged
+    return replace(merged, _temporary=temporary)
 
 
 def _count_other_records(corpus: CorpusFolder) -> int:

@@ -30,15 +30,20 @@ _TYPES_OF_KIND = {
     "books-received",
 }
 _KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name in names.split()}
+# "Smith", "van der Berg" or "Smith and Jones", but no "population stratification in Price".
+_NAME = (
+    r"((van|von|de|der|den|del|di|da|la|le|ter|ten|dos|el|al)[ -])*"
+    r"(?-i:[^\W\d_a-z])[\w'’.-]*( (and|&|y|e)? ?(?-i:[^\W\d_a-z])[\w'’.-]*){0,2}"
+)
 # Titles that no research has: "Correction: ..." is one, "Correction of scoliosis" is not.
 _KIND_OF_TITLE = {
     "correction": re.compile(
         r"\W*((author|publisher|editorial)('s)? )?(corrections?( to)?\s*[:‘’“'\"]|correction$|"
-        r"correction (for|to) [^:,]{1,60} et al\b|correction to supporting information\b|"
+        rf"correction (for|to) {_NAME},? et al\b|correction to supporting information\b|"
         r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
         r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|notice of removal\s*(:|$)|"
-        r"retraction (note|notice|statement) |retraction (for|of) [^:,]{1,60} et al\b|"
+        r"retraction (note|notice|statement) |retraction (for|of) {_NAME},? et al\b|"
         r"withdrawal notice( to)?\s*:|notice of (retraction|withdrawal|duplicate publication)\b)",
         re.I),
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
@@ -65,7 +70,7 @@ def name_by_texts(fields: Mapping[str, Any], year: int | None) -> str:
 
 
 def clean_abstract(text: str | None) -> str | None:
-    """Return an abstract; None for a note that there is none.
+    """Return an abstract; None for a note or a sign that there is none.
 
     >>> clean_abstract("[No abstract available]")  # as Scopus writes
     """
@@ -73,8 +78,8 @@ def clean_abstract(text: str | None) -> str | None:
 
 
 _NO_ABSTRACT = re.compile(
-    r"\W*(no\W+abstract(\W+(is|was))?(\W+(available|provided))?|"
-    r"(an\W+|the\W+)?abstract(\W+(is|was))?\W+(not\W+|un)available)\W*", re.I)  # fmt: skip
+    r"\W*(no\W+abstract(\W+(is|was))?(\W+(available|provided))?|n\W?a|nan|none|null|"
+    r"((an\W+|the\W+)?abstract(\W+(is|was))?\W+)?(not\W+|un)available)?\W*", re.I)  # fmt: skip
 
 
 class Citation(NamedTuple):
@@ -178,6 +183,13 @@ class Paper:
 def kind_of_type(article_type: str | None) -> str:
     """Return the kind of the papers of a type, as any service or program names it; "article" if unknown."""
     return _KIND_OF_TYPE.get(re.sub(r"[ _]", "-", (article_type or "").strip().lower()), "article")
+
+
+def kind_named(text: str | None) -> str | None:
+    """Return the kind in a column `kind`, as any program fills it; None where the title may say more."""
+    named = [text] if text in KINDS else [kind_of_type(each) for each in re.split("[;|,]", text or "")]
+    notices = (kind for kind in named if kind in NOTICE_KINDS)
+    return next(notices, next((kind for kind in named if kind != "article" or kind == text), None))
 
 
 def kind_of(paper: Paper) -> str:

@@ -119,7 +119,7 @@ def log_ignored(folder: Path, read: Iterable[Path]) -> None:
     kinds = Counter(
         file.suffix.lower() or "without ending"
         for file in sorted(set(folder.rglob("*")) - set(read))
-        if file.is_file() and file.name[0] not in "._"
+        if file.is_file() and file.name[0] != "."
     )
     if kinds:
         named = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(10))

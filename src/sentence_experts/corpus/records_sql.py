@@ -144,7 +144,8 @@ def _is_own_id(column: str) -> str:
     return f"{column} NOT LIKE 'text:%' AND {column} NOT LIKE 'file:%'"
 
 
-# The first of the users' own ids that sources give to works of unlike titles, if most shared ones are such.
+# The first of the users' own ids that sources give to works of unlike titles, how many there are, and whether
+# most shared ones are such.
 # Works that share an identifier are the same, and so are copies; what is in one corpus was compared before.
 OWN_IDS_OF_OTHER_WORKS = f"""
     WITH named AS (
@@ -158,9 +159,9 @@ OWN_IDS_OF_OTHER_WORKS = f"""
         FROM named a JOIN named b
             ON b.other = a.other AND a.source < b.source AND (a.corpus = b.corpus) IS NOT TRUE
     ), alike AS (SELECT count(*) AS copies FROM copies WHERE source <> first_source AND {_is_own_id("other")})
-    SELECT * EXCLUDE unlike FROM shared
-    WHERE unlike AND (SELECT sum(unlike::INT) / (count(*) + any_value(copies)) FROM shared, alike) > 0.5
-    ORDER BY other LIMIT 1"""
+    SELECT * EXCLUDE unlike, count(*) OVER () AS number,
+        (SELECT sum(unlike::INT) / (count(*) + any_value(copies)) FROM shared, alike) > 0.5 AS is_most
+    FROM shared WHERE unlike ORDER BY other LIMIT 1"""
 
 
 def choose_records(ask: Ask) -> Iterator[str]:

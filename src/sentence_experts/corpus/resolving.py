@@ -17,6 +17,7 @@ latest record counts.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ from sentence_experts.corpus.parts import BODIES, COMPLETING, MENTIONS, REFERENC
 from sentence_experts.corpus.sql_files import quote, scan_parquet
 from sentence_experts.errors import InputError
 from sentence_experts.storage import PartStore
+
+logger = logging.getLogger(__name__)
 
 SCRATCH = "resolving"  # folder of temporary files
 _MEMORY = "256MB"
@@ -184,20 +187,25 @@ def resolving(
             database.execute(statement)
         for statement in records_sql.choose_records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
-        if found := database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
-            raise _make_own_id_error(*found[0])
+        for found in database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
+            _report_shared_id(*found)
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)
         size = sum(map(_count_unpacked_bytes, parts.paths()))
         yield Resolved(database, has_bodies, size, limit)
 
 
-def _make_own_id_error(own: str, first: str, one: str, second: str, other: str) -> InputError:
-    return InputError(
-        f"{first} and {second} give the id {own!r} to different papers, {one[:_SHOWN]!r} and "
-        f"{other[:_SHOWN]!r}, and so most ids that they share: give ids that no other table has, such as a "
-        "prefix and the number"
-    )
+def _report_shared_id(
+    own: str, first: str, one: str, second: str, other: str, number: int, is_most: bool
+) -> None:
+    """Refuse ids most of which name other papers in other tables; warn of fewer such ids."""
+    titles = f"{one[:_SHOWN]!r} and {other[:_SHOWN]!r}"
+    said = f"{first} and {second} give the id {own!r} to different papers, {titles}"
+    advice = "give ids that no other table has, such as a prefix and the number"
+    if is_most:
+        raise InputError(f"{said}, and so most ids that they share: {advice}")
+    alike = f", and so {number - 1:,} more ids" if number > 1 else ""
+    logger.warning(f"{said}{alike}: each id is taken for one paper; if they are two, {advice}")
 
 
 def _count_unpacked_bytes(path: Path) -> int:

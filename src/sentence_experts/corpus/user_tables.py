@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,11 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.corpus.paper import (
-    KINDS,
-    NOTICE_KINDS,
     Citation,
     Paper,
     Rejection,
     clean_abstract,
-    kind_of_type,
+    kind_named,
     name_by_texts,
 )
 from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_groups
@@ -77,23 +76,26 @@ _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retrac
 logger = logging.getLogger(__name__)
 
 
-def read_user_tables(papers: Table | None, citations: Table | None) -> list[UserTable]:
+def read_user_tables(papers: Sequence[Table], citations: Table | None = None) -> list[UserTable]:
     """Return the given tables of papers and of the citations between them, with their columns checked.
 
     Raises:
         InputError: a file is missing, of an unknown kind, or lacks a column.
         UsageError: citations without papers to cite from.
     """
-    if papers is None and citations is not None:
+    if citations is not None and not papers:
         raise UsageError("`citations` needs `papers`: the table of the papers that its ids name")
-    if papers is None:
-        return []
-    tables = [UserTable(papers, "papers", _check(papers, "papers"))]
-    if citations is not None:
-        # Bare digits may be PMIDs only if the papers have PMIDs.
-        names, has_pmids = _check(citations, "citations"), "pmid" in tables[0].names.values()
-        tables.append(UserTable(citations, "citations", names, has_pmids))
-    return tables
+    tables = [UserTable(each, "papers", _check(each, "papers")) for each in papers]
+    if citations is None:
+        return tables
+    # Bare digits may be PMIDs only if the papers have PMIDs.
+    has_pmids = any("pmid" in each.names.values() for each in tables)
+    # After the first table of papers, as sources are numbered.
+    return [
+        *tables[:1],
+        UserTable(citations, "citations", _check(citations, "citations"), has_pmids),
+        *tables[1:],
+    ]
 
 
 def is_table_of_papers(path: Path) -> bool:
@@ -231,10 +233,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return
-    if fields["kind"] not in KINDS:  # as another program names it; of an article, the title may say more
-        named = [kind_of_type(each) for each in re.split("[;|,]", fields["kind"] or "")]
-        notices = (kind for kind in named if kind in NOTICE_KINDS)
-        fields["kind"] = next(notices, next((kind for kind in named if kind != "article"), None))
+    fields["kind"] = kind_named(fields["kind"])
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import AuditConfig
-from sentence_experts.evaluation.models import ModelRun, Models, identity_of, model_runs
+from sentence_experts.evaluation.models import ModelRun, Models, identity_of, model_runs, states_of_files
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
 from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, measure_once
@@ -171,10 +172,13 @@ def audit(
     chosen = AuditConfig.of(config, **settings)
     pairs = Pairs.of(data, split=None, labelled=True)
     check_apart(out, overwrite, models, data)
-    runs = model_runs(models, allow_none=True)
+    runs = [run for run in model_runs(models, allow_none=True) if not run.is_tfidf]  # it is always measured
+    if taken := {TFIDF_LABEL, MEMORY_LABEL} & {run.label for run in runs}:
+        raise UsageError(f"`models`: {min(taken)!r} is a baseline of the audit: give the model another label")
     made_from = lambda: {"pairs": pairs.fingerprint(), **identity_of(runs, chosen)}  # noqa: E731
     measure = lambda _: _audit(pairs, runs, chosen)  # noqa: E731
-    result = measure_once(Audit, "audit", out, overwrite, made_from, measure)
+    state = partial(states_of_files, runs)
+    result = measure_once(Audit, "audit", out, overwrite, made_from, measure, state=state)
     if warning := describe_suspicion(result.text_free):
         logger.warning(warning)
     return result

@@ -63,7 +63,7 @@ def router_accuracy(
     hits: dict[str, NDArray[np.bool_]] = {}
     blocks: tuple[int, ...] = ()
     for domain, route in routes.items():
-        if (name := route or domain) in experts:
+        if (name := route if route in experts else domain) in experts:
             texts = sorted(by_domain.get(domain, ()), key=sha256_text)[:max_texts]  # arbitrary, but fixed
             prompt = encoder.routes[route] if route else ""
             choices = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)

@@ -80,10 +80,16 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     model = _make_dense_model(encoder, {expert: 1.0}, [route] if route else [])
     if route is not None and route.adapter is not None:
         _merge_adapter(encoder, route.adapter, model)
-    prompt = dense_prompt(encoder, route) if route else ""
+    # An expert without a route of its name reads texts as domain routes on the base do.
+    domains = (each for each in encoder.routes if is_domain_route(each, encoder.routed_model.config))
+    reads_as = route or next(domains, None)
+    prompt = dense_prompt(encoder, reads_as) if reads_as else ""
     # Queries and documents get the prompt too, since a stock encoder has empty ones for them.
     prompts = dict.fromkeys((name, *ROLES), prompt)
-    dense = _put_around(encoder, model, prompts, name if prompt else None)
+    default = name if prompt else None
+    if not routes:
+        prompts, default = _prompts_of(encoder), encoder.default_prompt_name
+    dense = _put_around(encoder, model, prompts, default)
     if route is not None and route.head is not None:
         _put_head(dense, encoder.head(name))
     return dense
@@ -105,14 +111,18 @@ def average_experts(encoder: ExpertEncoder) -> SentenceTransformer:
     for route in routes:
         if route.adapter is not None:
             _merge_adapter(encoder, route.adapter, model, 1 / len(routes))
-    prompts = {route.name: dense_prompt(encoder, route) for route in routes}
+    prompts = {route.name: dense_prompt(encoder, route) for route in routes} or _prompts_of(encoder)
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
-    if any(prompts.values()) and all(is_domain_route(route, config) for route in routes):
+    if routes and any(prompts.values()) and all(is_domain_route(route, config) for route in routes):
         default = next(iter(prompts))  # the prompt of the base, the same for every domain
     dense = _put_around(encoder, model, _with_roles(prompts, default), default)
     if config.heads:
         _put_head(dense, _average_heads(encoder))
     return dense
+
+
+def _prompts_of(encoder: ExpertEncoder) -> dict[str, str]:
+    return {name: text or "" for name, text in encoder.prompts.items()}
 
 
 def _average_heads(encoder: ExpertEncoder) -> nn.Linear:

@@ -247,6 +247,8 @@ class ExpertEncoder(SentenceTransformer):
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
             RouteError: a text, or `prompt_name`, has no known route.
         """
+        while args and args[-1] is None:  # as if it were not given
+            args = args[:-1]
         name = args[0] if args else kwargs.get("prompt_name")
         self._check_prompt_name(name)
         if self._stands_for_default(name) and len(args) < 2:
@@ -286,14 +288,19 @@ class ExpertEncoder(SentenceTransformer):
     ) -> RouterChoices:
         """Return the experts that the learned routers choose in each block, and their probabilities.
 
-        `prompt_name` is the texts' route, if the model has routes too and the texts lack theirs.
+        `prompt_name` is the texts' route, if the model has routes too and the texts lack theirs; without, the
+        default prompt counts, as in `encode`.
 
         Raises:
             UsageError: the model has no learned routers.
             RouteError: `prompt_name`, or a text of a model with routes, has no known route.
         """
         self._check_prompt_name(prompt_name)
-        prompt = "" if prompt_name is None else self.prompts[prompt_name] or ""
+        name = self.default_prompt_name if prompt_name is None else prompt_name
+        prompt = "" if name is None else self.prompts[name] or ""
+        if prompt_name is None and self.routes:
+            texts = [text if self._begins_with_route(text) else prepend(prompt, text) for text in texts]
+            prompt = ""
         return router_choices(self, texts, prompt, batch_size)
 
     def _stands_for_default(self, name: str | None) -> bool:

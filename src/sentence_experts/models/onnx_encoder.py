@@ -27,6 +27,7 @@ from sentence_experts.models.sources import (
     GRAPH_FILE,
     NAME,
     ModelOrigin,
+    file_states,
     files_of,
     minilm_path,
     read_graph,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE, TOKENIZER_FILE, HEADS_FILE = "model.onnx", "tokenizer.json", "heads.npz"
 VECTOR, POOLED = "sentence_embedding", "pooled_embedding"  # outputs of the graph; the latter is before heads
-_DECISIVE = (MODEL_FILE, TOKENIZER_FILE, HEADS_FILE)  # and model.onnx.data
+_DECISIVE = (MODEL_FILE, TOKENIZER_FILE, HEADS_FILE, GRAPH_FILE)  # and model.onnx.data
 HEAD = ("weight", "bias")  # arrays of a head in the file, after the head's number
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MINILM = Path(__file__).parent / "minilm"  # graph of minilm without weights (`scripts/write_minilm_graph.py`)
@@ -148,9 +149,12 @@ class OnnxEncoder:
         self.config = SimpleNamespace(**self.record.get("config", {}))
         self.pooling: str | None = self.record.get("pooling")
         self._folder, self._weights, self._output = folder, weights, VECTOR
+        self._files = file_states(str(folder))
         self._changed = ""
         if weights is None and not (folder / RECORD).is_file():  # which says that the files are as exported
-            files = (file for file in files_of(folder) if file.name.startswith(_DECISIVE))
+            files = (
+                each for each in files_of(folder) if each.name.startswith(_DECISIVE) or each.suffix == ".data"
+            )
             self._changed = sha256_text(*map(sha256_file, files))
         self.head_routes = _read_heads(folder / HEADS_FILE, getattr(self.config, "heads", ()))
         self._session = _open_session(folder / MODEL_FILE, weights)
@@ -182,6 +186,11 @@ class OnnxEncoder:
         state = {name: value for name, value in vars(self).items() if name not in ("_session", "tokenizer")}
         return OnnxEncoder, (self._folder, self.max_seq_length, self._weights), state
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.get("_files", self._files) != self._files:
+            raise InputError(f"{self._folder} has changed since the graph was opened: load it again")
+        vars(self).update(state)
+
     def with_settings(self, config: LoadConfig) -> OnnxEncoder:
         """Return this model, or one that reads fewer tokens of a text.
 
@@ -192,6 +201,8 @@ class OnnxEncoder:
         if config.max_length is None or config.max_length >= (self.max_seq_length or math.inf):
             return self
         shorter = OnnxEncoder(self._folder, config.max_length, self._weights)
+        kept = ("prompts", "default_prompt_name", "_own_prompts", "_output", "_files")
+        shorter.__setstate__({name: vars(self)[name] for name in kept})
         ModelOrigin.of(self).set(shorter)
         return shorter
 

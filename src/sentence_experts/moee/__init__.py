@@ -7,7 +7,8 @@ STANDARD = "standard.safetensors"  # the fitted standard scores of a saved embed
 FITTED = "fitted"  # key in the settings: the hash of the model that standard scores were fitted on, or false
 CHOSEN = "alpha_chosen_on"  # key in the settings: the hash of the model for which alpha was chosen
 MIN_PAIRS = 10  # scored pairs, to choose alpha or to be analysed
-PROMPTS, DEFAULT = "prompts", "default_prompt_name"  # keys in the settings: as in sentence-transformers
+# Keys in the settings: as in sentence-transformers.
+PROMPTS, DEFAULT, TRUNCATE = "prompts", "default_prompt_name", "truncate_dim"
 
 
 def is_embedder(source: str | Path) -> bool:

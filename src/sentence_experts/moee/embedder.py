@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -31,6 +32,7 @@ from sentence_experts.moee import (
     MIN_PAIRS,
     PROMPTS,
     STANDARD,
+    TRUNCATE,
     is_embedder,
 )
 from sentence_experts.moee.moee_config import FAITHFUL, UNQUANTIZED, MoeeConfig
@@ -54,6 +56,7 @@ logger = logging.getLogger(__name__)
 
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
+_VECTOR = "sentence_embedding"  # the only `output_value`
 EMBEDDER = "embedder"  # name of this kind of output
 # Values of alpha to try; 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -160,6 +163,8 @@ class MoeEmbedder(SentenceTransformer):
             PROMPTS: dict(self.prompts),
             DEFAULT: self.default_prompt_name,
         }
+        if self.truncate_dim is not None:
+            settings[TRUNCATE] = self.truncate_dim
         if self.chosen_on:
             settings[CHOSEN] = self.chosen_on
         with place.replacing() as folder:
@@ -329,7 +334,7 @@ class MoeEmbedder(SentenceTransformer):
         normalize_embeddings: bool = False,
         precision: str | None = "float32",
         truncate_dim: int | None = None,
-        **ignored: Any,
+        **others: Any,
     ) -> Any:
         """Return vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
 
@@ -339,8 +344,15 @@ class MoeEmbedder(SentenceTransformer):
 
         Raises:
             InputError: a text is empty, or no text.
+            UsageError: an argument that `SentenceTransformer.encode` does not have, or vectors of tokens.
             SentenceExpertsError: a text does not fit into memory.
         """
+        if unknown := others.keys() - inspect.signature(SentenceTransformer.encode).parameters.keys():
+            raise UsageError(
+                f"`{min(unknown)}` is no argument of an embedder's `encode`; a route is a `prompt_name`"
+            )
+        if (kind := others.get("output_value", _VECTOR)) != _VECTOR:
+            raise UsageError(f"`output_value={kind!r}`: an embedder gives vectors of texts alone")
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         lead = prompt_of(self, prompt, prompt_name)
         _check_texts(texts)
@@ -372,12 +384,13 @@ class MoeEmbedder(SentenceTransformer):
         return batch_scores(states, self.settings["standard_batch"], published=self.standard == FAITHFUL)
 
     def fit_standard(self, texts: Sequence[str]) -> Standard:
-        """Fit standard scores on calibration texts, and use them from now on.
+        """Fit standard scores on calibration texts, read with the default prompt, and use them from now on.
 
         Raises:
             UsageError: too few texts, or the embedder has standard scores of each batch.
         """
-        fitted = Standard.fit(self.states(texts, "calibrating"))
+        lead = prompt_of(self, None, None)
+        fitted = Standard.fit(self.states([lead + text for text in texts], "calibrating"))
         _check_standard(self.standard, fitted)
         self.fitted = fitted
         return fitted
@@ -399,7 +412,10 @@ class MoeEmbedder(SentenceTransformer):
                 f"{MIN_PAIRS} pairs and two scores"
             )
         embedder = self.with_parts(SUM, self.alpha)
-        left, right = (embedder.standardized(self.states(texts)) for texts in (first, second))
+        lead = prompt_of(self, None, None)
+        left, right = (
+            embedder.standardized(self.states([lead + text for text in texts])) for texts in (first, second)
+        )
         hidden, routing = cosines(left.hidden, right.hidden), cosines(left.routing, right.routing)
         tried = {alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in GRID}
         tried = {alpha: value for alpha, value in tried.items() if np.isfinite(value)}

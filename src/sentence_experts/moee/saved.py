@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.models.sources import NAMING_A_BASE, OPENERS
-from sentence_experts.moee import CHOSEN, DEFAULT, FILE, FITTED, FORMAT, PROMPTS, STANDARD, is_embedder
+from sentence_experts.moee import (
+    CHOSEN,
+    DEFAULT,
+    FILE,
+    FITTED,
+    FORMAT,
+    PROMPTS,
+    STANDARD,
+    TRUNCATE,
+    is_embedder,
+)
 from sentence_experts.storage import check_version, read_json
 
 if TYPE_CHECKING:
@@ -52,9 +62,9 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     saved["trust_remote_code"] = config.trust_remote_code
     given = {name: getattr(config, name) for name in ("device", "dtype") if getattr(config, name) is not None}
     lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
-    prompts = {name: saved.pop(name) for name in (PROMPTS, DEFAULT) if name in saved}  # since 0.3.0
+    own = {name: saved.pop(name) for name in (PROMPTS, DEFAULT, TRUNCATE) if name in saved}  # since 0.3.0
     embedder = MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
-    for name, value in prompts.items():
+    for name, value in own.items():
         setattr(embedder, name, value)
     # Versions before 0.3.0 did not note the model.
     if isinstance(fitted_on, str) and fitted_on != embedder.base_fingerprint:

@@ -316,14 +316,16 @@ def _split_pairs(
     if split is not None:
         if empty := [each for each in SPLITS if not tables[each].num_rows]:
             logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
-        tested = np.searchsorted(known.ids, _join_ids(tables["test"]))
-        read = known.ends[assignment.pairs == TRAIN].ravel()  # negatives too
-        seen = seen_in_training(known.works.same_text[read], known.works.same_text[tested])[0]
-    if seen:
-        logger.warning(
-            f"{seen:,} texts of test pairs are in training pairs too, by the column `split`: figures on them "
-            "are optimistic; without the column the sets share no text"
-        )
+        for first, second in (("validation", "test"), ("train", "validation"), ("train", "test")):
+            later = np.searchsorted(known.ids, _join_ids(tables[second]))
+            read = known.ends[assignment.pairs == SPLITS.index(first)].ravel()  # negatives too
+            seen = seen_in_training(known.works.same_text[read], known.works.same_text[later])[0]
+            if seen:
+                names = (each.replace("train", "training") for each in (second, first))
+                logger.warning(
+                    f"{seen:,} texts of {' pairs are in '.join(names)} pairs too, by the column `split`: "
+                    "figures on them are optimistic; without the column the sets share no text"
+                )
     made = {
         "split": "text" if split is None else "given",
         "left_out": left_out,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from sentence_experts.evaluation.results import Result, StoredResult
 from sentence_experts.progress import announce
 from sentence_experts.report.content import Report, html, markdown
 from sentence_experts.storage import explained, replacing
+
+logger = logging.getLogger(__name__)
 
 # Class of the result -> file, and the module and function that make the report, imported when needed.
 _REPORTS = {
@@ -45,7 +50,8 @@ def write_report(result: Result, out: Path | str, keep: bool = False) -> Path:
     Args:
         result: the result.
         out: the folder.
-        keep: leave a report that was written after the result in the folder: it may have been edited.
+        keep: leave a report that was written after the result in the folder, as it may have been edited; an
+            older one that is not the same gets another name.
 
     Raises:
         UsageError: there is no report of this kind of result.
@@ -61,9 +67,25 @@ def write_report(result: Result, out: Path | str, keep: bool = False) -> Path:
     made = report_of(result)
     if isinstance(made, Report):
         made = (markdown if path.suffix == ".md" else html)(made).encode()
+    if keep:
+        set_aside(path, made)
     with explained(path), replacing(path) as temporary:
         temporary.write_bytes(made)
     return path
+
+
+def set_aside(report: Path, new: bytes) -> None:
+    """Give a report another name before another one takes its place: it may have been edited."""
+    if report.is_file() and report.read_bytes() != new:
+        aside = name_aside(report)
+        os.replace(report, aside)
+        logger.info(f"{report}: the report of earlier results is now {aside.name}")
+
+
+def name_aside(report: Path) -> Path:
+    """Return a free name for an earlier report: `report.old1.html`, `report.old2.html`, ..."""
+    names = (report.with_suffix(f".old{number}{report.suffix}") for number in itertools.count(1))
+    return next(each for each in names if not each.exists())
 
 
 def is_newer(report: Path, *results: Path) -> bool:

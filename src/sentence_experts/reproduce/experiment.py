@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -14,6 +13,7 @@ import sentence_experts
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import NAME as PACKAGED
+from sentence_experts.report.write import name_aside
 from sentence_experts.reproduce.comparison import Compared, ReproductionResult
 from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe import Recipe, ReproduceConfig, TrainedModel
@@ -39,8 +39,7 @@ def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -
         before = {file: file.read_bytes() for file in files}
         evaluation = sentence_experts.evaluate(models, data, out=out, overwrite=True, **settings)
         for file, content in before.items():
-            numbered = (file.with_suffix(f".old{number}{file.suffix}") for number in itertools.count(1))
-            aside = next(each for each in numbered if not each.exists())
+            aside = name_aside(file)
             aside.write_bytes(content)
             logger.info(f"{file}: the report of the earlier settings is now {aside.name}")
     sentence_experts.write_report(evaluation, out, keep=True)

@@ -11,7 +11,7 @@ from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.recipes import find_recipe
 from sentence_experts.report.content import html, markdown
-from sentence_experts.report.write import is_newer
+from sentence_experts.report.write import is_newer, set_aside
 from sentence_experts.reproduce.comparison import ReproductionResult
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS
@@ -97,12 +97,12 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
             lambda file: write_text(file, html(report)),
         ]
         for file, write in zip(files, writers, strict=True):
-            if not results or not is_newer(file, *results.values()):
-                write(file)
-                continue
             fresh = Path(temporary) / file.name
             write(fresh)
-            if fresh.read_bytes() != file.read_bytes():
+            if not results or not is_newer(file, *results.values()):
+                set_aside(file, fresh.read_bytes())
+                write(file)
+            elif fresh.read_bytes() != file.read_bytes():
                 logger.warning(
                     f"{file} stays, though it would be written otherwise now (or was edited): remove it to "
                     "have it written anew"

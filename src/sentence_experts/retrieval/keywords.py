@@ -34,6 +34,7 @@ ROWS = "rows.npy"
 _VERSION = "bm25s 1"
 _WHAT = "words of the papers of a corpus"
 _WORD = re.compile(r"\w+")
+_TAIL = re.compile(r"(?<=\w)['’](?:[stdm]|ll|re|ve)\b", re.IGNORECASE)  # of "it's" and "we've"
 _WHOLE_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _MIN_LETTERS, _MAX_LETTERS = 3, 80
 
@@ -54,8 +55,7 @@ class KeywordIndex:
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the BM25 score of every text, (texts,); 0 for those without any word of the query."""
-        words = _WORD.findall(unicodedata.normalize("NFC", query).lower())  # as the corpus has its texts
-        words = [word for word in words if word not in common_words()] or words
+        words = words_of_query(unicodedata.normalize("NFC", query))  # as the corpus has its texts
         if not words:
             return np.zeros(len(self.rows), np.float32)
         scores: NDArray[np.float32] = self.bm25.get_scores(list(dict.fromkeys(stems_of(words))))
@@ -73,7 +73,27 @@ def common_words() -> frozenset[str]:
     """Return words in lower case that say little about what a text is about."""
     from bm25s.stopwords import STOPWORDS_EN_PLUS
 
-    return frozenset(STOPWORDS_EN_PLUS)
+    # Its other letters are the ends of "it's" and "I'd", and would be those of "vitamin D" and "T cells".
+    return frozenset(word for word in STOPWORDS_EN_PLUS if len(word) > 1 or word in ("a", "i"))
+
+
+def words_of_query(query: str) -> list[str]:
+    """Return the words of a query that count, in lower case: common ones only if there are no others.
+
+    A common word in capitals is a name, as in "WHO guidelines", "vitamin A" and "type I collagen".
+
+    >>> words_of_query("How do I measure vitamin A, and what doesn't the WHO say?")
+    ['measure', 'vitamin', 'a', 'who', 'say']
+    """
+    words, counted, before = _WORD.findall(_TAIL.sub("", query)), [], ""
+    for word in words:
+        low = word.lower()
+        behind_name = before not in ("", *common_words())
+        is_name = word.isupper() and (behind_name if len(word) == 1 else not query.isupper())
+        if is_name or low not in common_words():
+            counted.append(low)
+        before = low
+    return counted or [word.lower() for word in words]
 
 
 def telling_words(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState, TaughtEntry
-from sentence_experts.retrieval.teaching import METHODS, Examples, number_groups
+from sentence_experts.retrieval.teaching import METHODS, ROCCHIO, Examples, number_groups
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
@@ -182,7 +182,14 @@ def add_taught_route(
 def _hash_texts(papers: Papers, entry: TaughtEntry) -> str:
     """Return a hash of the texts that taught a route, of the papers that the corpus has."""
     rows = [row for row in current_rows(papers, entry.marks).values() if row is not None]
-    return sha256_text(*papers.texts(rows, entry.unit))
+    more = _sample(papers) if entry.kind == ROCCHIO else ()
+    return sha256_text(*papers.texts(rows, entry.unit), *more)
+
+
+def _sample(papers: Papers) -> list[str]:
+    """Return texts by which the length of vectors before the head is measured."""
+    facts = papers.facts(range(papers.count)[:_SAMPLE])
+    return [each["title"] or each["abstract"] or "" for each in facts]
 
 
 def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
@@ -214,17 +221,27 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
         if change.weight is not None:
             weight, bias = change.weight @ weight, change.weight @ bias
         made = with_heads(made, {side: (weight, bias)}, on=None if is_dense else on)
+        if not made.scales_after_pooling:
+            raise UsageError(
+                "modules after the model's pooling do more than scale vectors, so that a head, which comes "
+                "before them, cannot hold what was taught: search with the taught route beside the corpus"
+            )
         if is_dense:
             made.prompts[side] = domain_token(side) + (grown.prompts[on] if on else "")
         if side == of_queries and change.shift is not None:
-            facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
-            texts = [each["title"] or each["abstract"] or "" for each in facts]
+            texts = _sample(searcher.papers)
             pooled = np.stack([*made.without_heads().encode(texts, prompt_name=side)])
             length = np.linalg.norm(pooled @ weight.T + bias, axis=1).mean()
             made = with_heads(made, {side: (weight, bias + length * change.shift)})
     if of_queries in sides:
         made.routed_model.config.search_routes |= {of_queries: route.name}
     return made
+
+
+def known_rows(papers: Papers, marks: Sequence[Mark]) -> list[int | None]:
+    """Return the row of the paper of each mark; None where it, or one that it is like, is gone."""
+    rows = current_rows(papers, marks)
+    return [None if None in map(rows.get, mark.like) else rows[mark.paper] for mark in marks]
 
 
 def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]:
@@ -288,7 +305,7 @@ def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
 
 
 def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> Examples:
-    """Return marks as examples; those that the corpus lacks are left out.
+    """Return marks as examples; those on, or by likeness to, papers that the corpus lacks are left out.
 
     They are sorted, so that what is learned does not depend on the order of the marks.
 
@@ -296,7 +313,7 @@ def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> Exampl
         UsageError: too few are left.
     """
     marks = sorted(latest_marks(searcher.papers, marks), key=lambda mark: (mark.key, mark.similar))
-    rows = searcher.papers.rows_of([mark.paper for mark in marks])
+    rows = known_rows(searcher.papers, marks)
     vectors = searcher.vectors(on)
     found = [
         (row, mark, vector)

@@ -17,7 +17,13 @@ from sentence_experts.retrieval.matching import match_papers
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import order_papers
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
-from sentence_experts.retrieval.taught_routes import current_ids, current_rows, described_marks, latest_marks
+from sentence_experts.retrieval.taught_routes import (
+    current_ids,
+    current_rows,
+    described_marks,
+    known_rows,
+    latest_marks,
+)
 from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, body_of, json_answer, read
@@ -293,9 +299,8 @@ async def _changed(
 
 
 def _count_gone(library: Library, marks: Sequence[Mark]) -> int:
-    """Count the marks on papers that the corpus does not have."""
-    rows = current_rows(library.papers, marks)
-    return sum(rows[mark.paper] is None for mark in marks)
+    """Count the marks on, or by likeness to, papers that the corpus does not have."""
+    return known_rows(library.papers, marks).count(None)
 
 
 def _mark(state: ProfileState, library: Library, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:

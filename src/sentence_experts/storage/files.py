@@ -186,14 +186,27 @@ def check_listed(folder: Path, hidden: str | None) -> None:
 
 
 def walk_files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, also in folders that are links, unless they lead back upwards."""
-    above = {str(folder): {os.path.realpath(folder)}}
+    """Yield the files below a folder, also in folders that are links, unless they lead back upwards.
+
+    Inside a folder that is a link, others that are links are followed once only: folders that lead to each
+    other have too many paths.
+    """
+    above = {
+        str(folder): ({os.path.realpath(folder)}, False)
+    }  # the real folders above, and whether by a link
+    followed: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         yield from (Path(parent, name) for name in names)
-        places = above.pop(parent)
-        inner = {name: os.path.realpath(os.path.join(parent, name)) for name in folders}
-        folders[:] = [name for name in folders if inner[name] not in places]
-        above |= {os.path.join(parent, name): {*places, inner[name]} for name in folders}
+        (places, in_link), inner = above.pop(parent), sorted(folders)
+        folders.clear()
+        for name in inner:
+            path = os.path.join(parent, name)
+            real, is_link = os.path.realpath(path), os.path.islink(path)
+            if real in places or (in_link and is_link and real in followed):
+                continue
+            followed |= {real} if is_link else set()
+            folders.append(name)
+            above[path] = {*places, real}, in_link or is_link
 
 
 def open_to_readers(path: Path) -> None:

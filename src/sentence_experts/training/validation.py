@@ -99,6 +99,7 @@ class Validator(SentenceEvaluator):
             UsageError: `pair_metric` is given, and has no effect.
         """
         measured: list[PairValidation | SearchValidation] = []
+        labelled: list[pa.Table] = []  # of all sets together, as their pooled figures are
         for part in parts:
             if not (own := find_own_routes(part, routes)):
                 continue
@@ -112,11 +113,13 @@ class Validator(SentenceEvaluator):
                         "`keep=last`"
                     )
                 if pc.any(pc.equal(table["label"], 0)).as_py():
-                    measured.append(PairValidation(table, config.pair_metric))
+                    labelled.append(check_table(table, "the validation pairs"))
                     continue
             measured.append(SearchValidation({route: part.validation_pairs(route) for route in own}))
-        are_pairs = any(isinstance(each, PairValidation) for each in measured)
-        if config.pair_metric != "roc_auc" and config.keep == "best" and not are_pairs:
+        if labelled:
+            table = pa.concat_tables(labelled, promote_options="default").combine_chunks()
+            measured.insert(0, PairValidation(table, config.pair_metric))
+        elif config.pair_metric != "roc_auc" and config.keep == "best":
             raise UsageError(
                 f"`pair_metric={config.pair_metric}` has no effect: it is of validation pairs some of which "
                 "have label 0, and here nDCG@10 is measured"

@@ -88,6 +88,10 @@ class OpenAlexSource:
             logger.info(message)
         return sorted(found)
 
+    def knows(self, query: str) -> bool:
+        """Return whether the journal has what a filter found, at least the first page."""
+        return self._stored_page(f"{self._search_key(query)}/{0:06d}") is not None
+
     def forget(self, query: str) -> None:
         """Forget what a filter found, to ask again."""
         self._answers.forget(f"{self._search_key(query)}/")

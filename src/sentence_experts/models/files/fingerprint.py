@@ -132,10 +132,11 @@ def fingerprint_with_settings(model: SentenceTransformer) -> str:
 
 def weights_fingerprint(model: SentenceTransformer) -> str:
     """Return the SHA-256 over a model's weights, their names, its prompts and `fingerprint_parts`, its
-    tokenizer, the configs of its modules after the first, and its layers."""
+    tokenizer, the configs of its modules after the first, its layers, and the mark of own code."""
     from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_text  # imports torch
     from sentence_experts.compat.torch import plain_tensors
     from sentence_experts.compat.transformers import describe_layers
+    from sentence_experts.models.files.own_code import mark_own_code
 
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
@@ -143,10 +144,23 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
     modules = sha256_settings(module_configs(model))
     digest.update(sha256_text(modules, tokenizer_text(model)).encode())
     digest.update(sha256_settings(describe_layers(model)).encode())
-    for name, value in plain_tensors(model.state_dict()):
+    digest.update(mark_own_code(model).encode())
+    for name, value in plain_tensors(_all_weights(model)):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _all_weights(model: Any) -> dict[str, Any]:
+    """Return the weights of a model, also of experts that are not in memory."""
+    from sentence_experts.compat.sentence_transformers import transformer_of
+
+    weights, transformer = dict(model.state_dict()), transformer_of(model)
+    residency = getattr(transformer, "residency", None)
+    if residency is not None and residency.idle:
+        lead = next(name for name, module in model.named_modules() if module is transformer)
+        weights |= {f"{lead}.{name}": value for name, value in residency.idle_weights().items()}
+    return weights
 
 
 def source_fingerprint(place: str, commit: str | None, route: str | None = None, heads: bool = True) -> str:
