@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from random import Random
@@ -206,7 +207,27 @@ def test_records_of_a_corpus_must_be_whole(tmp_path: Path, article: Path) -> Non
         add_to_corpus(corpus.path, [more], workers=1)
 
 
-def test_tables_that_give_one_id_to_different_papers_are_no_corpus(tmp_path: Path) -> None:
+def test_a_corpus_in_memory_that_grows_stays(tmp_path: Path) -> None:
+    rows = [{"id": str(n), "title": f"Rice {n}"} for n in range(2)]
+    corpus = import_corpus(papers=rows[:1])
+    for _ in range(2):  # the second time there is nothing to add
+        corpus = add_to_corpus(corpus, papers=rows[1:])
+        gc.collect()
+        assert len(corpus.to_pandas()) == 2
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_bare_digits_are_pmids_whichever_table_has_them(tmp_path: Path, turned: bool) -> None:
+    (tmp_path / "a.csv").write_text("id,title\na,Rice\n")
+    (tmp_path / "b.csv").write_text("id,title,pmid\nb,Sleep,12345\n")
+    tables = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    corpus = import_corpus(tables[::-1] if turned else tables, citations=[{"citing": "a", "cited": "12345"}])
+    assert corpus.to_pandas("citations")["cited"].tolist() == ["pmid:12345"]
+
+
+def test_tables_that_give_one_id_to_different_papers_are_no_corpus(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = [{"id": "1", "title": "Sleep and memory"}, {"id": "2", "title": "Roots of rice"}]
     shared = "TY  - JOUR\nTI  - {0}\nVL  - {1}\nER  - \n"  # without an id, known by a hash of their texts
     for volume in "12":
@@ -215,6 +236,10 @@ def test_tables_that_give_one_id_to_different_papers_are_no_corpus(tmp_path: Pat
     other = [{"id": "1", "title": "Rice and drought"}, {"id": "2", "title": "Memory of cells"}]
     with pytest.raises(InputError, match="the id '1' to different papers, 'Sleep and memory' and 'Rice and"):
         add_to_corpus(tmp_path / "corpus", tmp_path / "2.ris", papers=other)
+    many = [{"id": str(n), "title": f"Cells {n} of rats"} for n in range(3, 9)]
+    whole = import_corpus(papers=[*table, *many], out=tmp_path / "whole")
+    add_to_corpus(whole, papers=[other[0], *many])
+    assert "ids (1) have unlike titles in two tables, such as '1'" in caplog.text, "of seven ids"
     corrected = [{"id": "1", "title": "Sleep and memories", "abstract": "They sleep."}, *other[1:]]
     grown = add_to_corpus(tmp_path / "corpus", papers=corrected)
     assert [row["abstract"] for row in papers(grown)][:2] == ["They sleep.", None]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentence_experts.corpus.corpus_folder import DOMAINS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import DOMAINS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
@@ -114,6 +114,25 @@ def test_tables_that_were_changed_are_refused(tmp_path: Path) -> None:
     for read in (corpus.to_pandas, lambda: corpus.count_values("subjects")):
         with pytest.raises(InputError, match=r"papers\.parquet has changed since it was written"):
             read()
+
+
+def test_tables_in_memory_have_the_kinds_and_abstracts_of_an_import() -> None:
+    rows = [
+        {"title": "Correction: Rice", "abstract": "N/A"}, {"title": "Rice", "kind": "Review"},
+        {"title": "Sleep", "article_type": "editorial", "abstract": "[No abstract available]"},
+        {"title": "Oak", "kind": "article", "abstract": "An oak."},
+    ]  # fmt: skip
+    frame = (
+        pa.Table.from_pylist(rows, PAPERS_SCHEMA).to_pandas().assign(paper_id=list("abcd"), retracted=False)
+    )
+    imported = import_corpus(papers=[{"id": each, **row} for each, row in zip("abcd", rows, strict=True)])
+    columns = ["kind", "abstract", "retracted"]
+    assert CorpusFolder.of(frame).to_pandas()[columns].equals(imported.to_pandas()[columns])
+
+
+def test_columns_that_differ_in_case_are_refused() -> None:
+    with pytest.raises(InputError, match="two columns are named 'title' but for their case"):
+        CorpusFolder.of(pa.table({"paper_id": ["a"], "TITLE": ["x1"], "Title": ["Rice"]}))
 
 
 def test_titles_tell_which_papers_of_a_table_were_retracted() -> None:

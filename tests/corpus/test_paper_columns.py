@@ -119,6 +119,12 @@ def test_a_note_that_there_are_no_authors_is_none(name: str) -> None:
         ("Author Correction: Rice", None, "correction"), ("Sleep: Erratum", None, "correction"),
         ("Correction of scoliosis", "research-article", "article"),
         ("Correction for multiple tests", None, "article"), ("Retraction of the eyelid", None, "article"),
+        ("Correction for attenuation after Doe et al. reconsidered", None, "article"),
+        ("Correction for population stratification in Doe et al.", None, "article"),
+        ("Correction for van der Berg et al., Rice", None, "correction"),
+        ("Correction for García-López et al., Rice", None, "correction"),
+        ("Correction for d'Errico et al., Rice", None, "correction"),
+        ("Correction for van 't Veer and i5K Consortium et al., Rice", None, "correction"),
         ("Retraction for Doe et al., Rice", None, "retraction"),
         ("Correction for Doe et al., Rice", None, "correction"),
         ("Author Correction for Doe et al.", None, "correction"),
@@ -229,6 +235,7 @@ NO_ABSTRACTS = [
         "Abstract is unavailable.",
     ),
     "No abstract is available.",
+    *("N/A", "n/a", "-", ".", "Not available", "null"),
 ]
 
 

@@ -169,6 +169,11 @@ def test_faulty_table_errors(columns: dict, message: str, tmp_path: Path) -> Non
         audit((), tmp_path / "pairs.parquet")
 
 
-def test_wrong_usage_errors(table_file: Path) -> None:
+def test_wrong_usage_errors(table_file: Path, plain_model: Path) -> None:
+    with pytest.raises(UsageError, match="'TF-IDF' is a baseline of the audit"):
+        audit({"TF-IDF": plain_model}, table_file)
+    assert {each.model for each in audit("tfidf", table_file, bootstrap=0).figures} == {
+        each.model for each in audit((), table_file, bootstrap=0).figures
+    }
     with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
         audit((), table_file, threshold=0)

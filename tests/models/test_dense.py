@@ -131,6 +131,21 @@ def test_the_bases_own_prompt_stays(
     assert average_experts(encoder).default_prompt_name is not None
 
 
+@pytest.mark.parametrize("fields", [{"router": "learned", "route": "none"}, {"kind": "head"}])
+def test_the_bases_prompts_stay_without_a_route(
+    base_folders: dict[str, Path], fields: dict[str, str]
+) -> None:
+    base = SentenceTransformer(
+        str(base_folders["bert"]), device="cpu", prompts={"query": "query: "}, default_prompt_name="query"
+    )
+    names = {"routes": ["a", "b"]} if "kind" in fields else {"experts": ["a", "b"]}
+    encoder = sentence_experts.extend(base, **names, **fields)
+    made = [export_route(encoder, "base" if "kind" in fields else "a")]
+    made += [] if "kind" in fields else [average_experts(encoder)]
+    for dense in made:
+        assert np.abs(dense.encode(["heart"]) - base.encode(["heart"])).max() <= 1e-6
+
+
 def test_a_dense_model_with_tokens(
     base: SentenceTransformer, scatter: Callable[..., ExpertEncoder], texts: list[str]
 ) -> None:

@@ -44,6 +44,33 @@ def embedder(olmoe: Path) -> MoeEmbedder:
     return MoeEmbedder(str(olmoe), device="cpu")
 
 
+def test_standard_scores_are_fitted_on_texts_as_they_are_read(olmoe, texts, tmp_path):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    embedder.prompts, embedder.default_prompt_name = {"query": "query: "}, "query"
+    embedder.fit_standard(texts)
+    read = embedder.standardized(embedder.states([f"query: {text}" for text in texts]))
+    assert np.abs(read.hidden.mean(axis=0)).max() < 1e-3
+    embedder.truncate_dim = 8
+    embedder.save(str(tmp_path / "embedder"))
+    assert load(tmp_path / "embedder", device="cpu").encode(texts).shape == (len(texts), 8)
+
+
+def test_queries_and_documents_are_encoded_and_replaced_functions_noticed(olmoe):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    assert np.array_equal(embedder.encode_query(["rice"]), embedder.encode_document(["rice"]))
+    layer = next(each for each in embedder.modules() if type(each).__name__.endswith("RMSNorm"))
+    known = layer.forward
+    layer.forward = lambda *args: 2 * known(*args)
+    with pytest.raises(UsageError, match="was changed in memory"):
+        _ = embedder.fingerprint
+
+
+@pytest.mark.parametrize("argument", [{"route": "query"}, {"output_value": "token_embeddings"}])
+def test_arguments_that_it_does_not_have_are_refused(embedder, argument):
+    with pytest.raises(UsageError, match=next(iter(argument))):
+        embedder.encode(["rice"], **argument)
+
+
 def test_it_is_a_sentence_transformer(embedder, texts):
     assert isinstance(embedder, SentenceTransformer)
     vectors = embedder.encode(texts)

@@ -99,6 +99,10 @@ def test_given_labels_splits_and_negatives_are_kept(caplog: pytest.LogCaptureFix
     leaking = questions(4, 2).drop(columns="domain").assign(split=["train", "train", "test", "test"])
     import_pairs(leaking)
     assert "2 texts of test pairs are in training pairs too" in caplog.text
+    import_pairs(leaking.assign(split=["train", "train", "dev", "dev"]))
+    assert "2 texts of validation pairs are in training pairs too" in caplog.text
+    import_pairs(leaking.assign(split=["dev", "dev", "test", "test"]))
+    assert "2 texts of test pairs are in validation pairs too" in caplog.text
 
 
 def test_ratings_are_refused() -> None:

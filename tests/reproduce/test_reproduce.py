@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,10 @@ def test_a_report_of_earlier_settings_stays_under_another_name(tmp_path: Path, p
         evaluate({"m": plain_model}, rows, tmp_path / "out", **settings)
         (tmp_path / "out" / "report.html").write_text(f"mine {number}")
     evaluate({"m": plain_model}, rows, tmp_path / "out", bootstrap=30)
+    os.utime(tmp_path / "out" / "report.html", (1, 1))  # as if the results had been written again
+    evaluate({"m": plain_model}, rows, tmp_path / "out", bootstrap=30)
+    assert (tmp_path / "out" / "report.old3.html").read_text() == "mine 2"
+    os.replace(tmp_path / "out" / "report.old3.html", tmp_path / "out" / "report.html")
     assert [(tmp_path / "out" / f"report{name}.html").read_text() for name in (".old1", ".old2", "")] == [
         "mine 0", "mine 1", "mine 2",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from helpers.samples import PAPERS, write_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.retrieval.build import CorpusIndex
-from sentence_experts.retrieval.keywords import fused, keyword_index, telling_words
+from sentence_experts.retrieval.keywords import fused, keyword_index, telling_words, words_of_query
 from sentence_experts.storage import RECORD
 
 TEXTS = [
@@ -49,6 +49,24 @@ def test_common_words_count_in_queries_that_have_no_others(tmp_path):
     index = keyword_index(write_corpus(tmp_path, [(*each, 2000, False) for each in texts]), "title")
     assert index.search("rust of the", 3).tolist() == [2]
     assert sorted(index.search("of the", 3).tolist()) == [0, 1]
+
+
+def test_single_letters_and_names_in_capitals_count(tmp_path):
+    texts = [f"Vitamin {letter} in cohorts" for letter in "ACDEIMOSTY"]
+    index = keyword_index(
+        write_corpus(tmp_path, [(str(n), text, None, 2000, False) for n, text in enumerate(texts)]), "title"
+    )
+    for row, text in enumerate(texts):
+        assert index.search(text, 1).tolist() == [row]
+    assert words_of_query("It's what I'd do, don't they've a dog's?") == ["dog"]
+    assert words_of_query("WHAT DO WE KNOW OF HEPATITIS A") == ["know", "hepatitis", "a"]
+    assert words_of_query("Zebrafish: A review AND NOT a book I should read") == [
+        "zebrafish",
+        "review",
+        "book",
+        "read",
+    ]
+    assert words_of_query("type I and II collagen") == ["type", "i", "ii", "collagen"]
 
 
 def test_decomposed_letters_of_a_query_are_those_of_the_texts(tmp_path):

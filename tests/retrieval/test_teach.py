@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers.sentence_transformer.modules import Dense
 
 import sentence_experts
 from helpers.command_line import run
@@ -28,7 +29,7 @@ from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
-from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route
+from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route, known_rows
 from sentence_experts.retrieval.teach import _describe, read_marks, teach
 from sentence_experts.retrieval.teaching import HEAD, METHODS, ROCCHIO, Examples
 from sentence_experts.retrieval.texts import PaperTexts
@@ -176,6 +177,26 @@ def test_prompts_that_the_pooling_leaves_out_are_refused(corpus: Path, plain_mod
     teach(model, corpus, examples(), name="mine", profile="left-out", on="clustering")
     with pytest.raises(UsageError, match="leaves prompts out"):
         add_taught_route(model, corpus, "mine", profile="left-out")
+
+
+def test_a_head_before_other_layers_holds_no_taught_route(corpus: Path, plain_model: Path) -> None:
+    model = load(plain_model, device="cpu")
+    model.append(Dense(32, 32))
+    teach(model, corpus, examples(), name="mine", profile="dense")
+    with pytest.raises(UsageError, match="do more than scale vectors"):
+        add_taught_route(model, corpus, "mine", profile="dense")
+
+
+def test_marks_of_likeness_to_a_paper_that_is_gone_are_left_out(plain_model: Path, tmp_path: Path) -> None:
+    papers = [{name: each[name] for name in ("doi", "title", "abstract")} for each in searched_papers(13)]
+    corpus = import_corpus(papers=papers, out=tmp_path / "library").path
+    like = examples(6, like=papers[12]["doi"])
+    teach(str(plain_model), corpus, [*examples(query=QUERY), *like], name="mine")
+    import_corpus(papers=papers[:12], out=corpus, overwrite=True)
+    found = sentence_experts.search(plain_model, corpus, QUERY, route="mine", top_k=3)
+    assert len(found.papers[0]) == 3
+    marks = Profile(CorpusFolder.open(corpus)).read().routes["mine"].marks
+    assert known_rows(Papers(CorpusFolder.open(corpus)), marks).count(None) == 6
 
 
 def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(

@@ -21,6 +21,7 @@ from sentence_experts.storage import (
     read_json,
     replacing,
     replacing_folder,
+    walk_files,
     write_new_text,
 )
 
@@ -31,6 +32,18 @@ def test_json_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> No
     with pytest.raises(InputError, match=r"a\.json: not valid JSON") as caught:
         read_json(tmp_path / "a.json")
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_folders_that_lead_to_each_other_are_walked_in_time(tmp_path: Path) -> None:
+    names = [f"f{number}" for number in range(9)]  # a million paths
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.txt").write_text(name)
+        for other in names:
+            (tmp_path / name / other).symlink_to(tmp_path / other)
+    found = list(walk_files(tmp_path))
+    assert {file.name for file in found} == {f"{name}.txt" for name in names}
+    assert len(found) < 1000
 
 
 def test_folder_is_no_json_file(tmp_path: Path) -> None:

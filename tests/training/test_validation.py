@@ -9,6 +9,8 @@ from sklearn.metrics import ndcg_score
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.loading import load
+from sentence_experts.pairs.importing import import_pairs
+from sentence_experts.training.run import train
 from sentence_experts.training.validation import PairValidation, SearchSet
 
 GENERATOR = np.random.default_rng(0)
@@ -51,6 +53,23 @@ def test_a_domain_of_linked_pairs_alone_is_not_in_the_mean(metric: str, minilm: 
     assert part.without_figure == ["linked", "unlinked"]
     _, counted = part.measure(BatchEncoder(load(minilm)))
     assert counted == [f"mixed/{metric}"]
+
+
+def test_pooled_figures_are_of_all_sets_of_pairs(minilm: str) -> None:
+    rows = [
+        {"anchor": f"{domain} {n}", "positive": f"{domain} {n + gap}", "label": label, "domain": domain}
+        | {"split": split}
+        for domain, gap in (("rice", 0), ("sleep", 30))
+        for split, start in (("train", 0), ("validation", 10), ("test", 20))
+        for n in range(start, start + 8)
+        for label, gap in ((1, gap), (0, gap + 1))
+    ]
+    sets = [import_pairs([row for row in rows if row["domain"] == domain]) for domain in ("rice", "sleep")]
+    history = []
+    for data in (sets, sets[::-1], import_pairs(rows)):
+        done = train(minilm, data, pair_metric="pooled_f1_max", max_steps=1, batch_size=4, seed=0)
+        history.append({name: value for name, value in done.history[0].items() if "f1_max" in name})
+    assert history[0] == history[1] == pytest.approx(history[2])
 
 
 def test_an_anchor_looks_for_its_group_and_not_for_itself() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.compat.torch import share_weights
+from sentence_experts.compat.values import describe_values
 from sentence_experts.errors import InputError
 
 M = TypeVar("M", bound=SentenceTransformer)
@@ -114,7 +115,7 @@ def _describe_tokenizer(tokenizer: Any) -> str:
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         vocabulary, special = tokenizer.get_vocab(), tokenizer.special_tokens_map
         return json.dumps([vocabulary, special], sort_keys=True, default=str)
-    return "" if tokenizer is None else type(tokenizer).__qualname__
+    return "" if tokenizer is None else json.dumps(describe_values(tokenizer), sort_keys=True)
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from threading import RLock, get_ident
 from typing import Any
 
@@ -23,6 +21,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils.loading_report import LoadStateDictInfo
 from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
+from sentence_experts.compat.values import describe_tensor, describe_values, is_installed
 from sentence_experts.errors import UsageError
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
@@ -61,18 +60,20 @@ def set_attention(config: Any, name: str | None) -> None:
 def describe_layers(model: Any) -> list[list[Any]]:
     """Return the config of a model's transformer, and the name, class, settings and hooks of each layer.
 
-    None of it is a weight. Of experts, which come and go, only hooks and adapters count.
+    None of it is a weight. Of experts, which come and go, only hooks, adapters and replaced functions count.
+    Of classes and functions of the user's own, all that they hold and their code count (`describe_values`).
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
     described = [["config", _describe_config(model[0])]]
+    layers = frozenset(map(id, model.modules()))
     for name, layer in model.named_modules():
         adapters = _describe_adapters(layer) if peft else []
-        hooks = _list_hooks(layer)
+        hooks, own = _describe_hooks(layer, layers), _describe_own(layer, layers)
         if ".experts." not in name:
             kind, settings = type(layer).__qualname__, _list_settings(layer)
-            described.append([name, kind, layer.extra_repr(), hooks, *adapters, *settings])
-        elif adapters or hooks:
-            described.append([name, hooks, *adapters])
+            described.append([name, kind, layer.extra_repr(), hooks, *adapters, *own, *settings])
+        elif adapters or hooks or own:
+            described.append([name, hooks, *adapters, *own])
     return described
 
 
@@ -88,25 +89,42 @@ def _describe_config(module: Any) -> dict[str, Any]:
     }
 
 
-def has_own_code(model: Any) -> bool:
-    """Return whether a model has layers, functions or hooks that no library has."""
-    for layer in model.modules():
-        hooks = (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
-        if not is_of_library(type(layer), _REMOTE) or _list_replaced(layer):
-            return True
-        if not all(is_of_library(hook, _REMOTE) for hook in hooks):
-            return True
-    return False
+def _describe_own(layer: torch.nn.Module, layers: frozenset[int]) -> list[Any]:
+    """Describe what a layer has of the user's own: its class with all that it holds, or replaced functions.
+
+    `layers` are the ids of the model's layers, which are described by themselves.
+    """
+    kind = type(layer)
+    if not is_of_library(kind, _REMOTE):
+        if is_installed(kind):  # such as a quantized layer, which keeps states
+            return [_plain_settings(layer)]
+        about = describe_values(layer, layers - {id(layer)}, weights=False)
+        return [about, describe_values(dict(_list_buffers(layer)))]
+    return [describe_values(vars(layer)[name], layers) for name in _list_replaced(layer)]
+
+
+def _describe_hooks(layer: torch.nn.Module, layers: frozenset[int]) -> list[Any]:
+    """Return the names of the hooks of a layer, and of the user's own what they do."""
+    hooks = (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
+    own = (each for each in hooks if not is_of_library(each, _REMOTE))
+    return [*_list_hooks(layer), *(describe_values(each, layers) for each in own)]
 
 
 def _list_replaced(layer: torch.nn.Module) -> list[str]:
-    """Return the names of a layer's functions in whose place a user's own were put."""
-    functions = {
-        name: getattr(each, "func", each)
-        for name, each in vars(layer).items()
-        if inspect.isfunction(each) or inspect.ismethod(each) or isinstance(each, partial)
-    }
-    return [name for name, each in functions.items() if not is_of_library(each, _REMOTE)]
+    """Return the names of a layer's functions that the user has put there, or in the place of another."""
+    found = []
+    for name, each in vars(layer).items():
+        function = getattr(each, "func", each)  # of a partial
+        code = getattr(getattr(function, "__func__", function), "__globals__", None)
+        if code is not None:
+            is_own = not is_of_library_name(code.get("__name__"), _REMOTE)
+        else:
+            is_own = callable(getattr(type(layer), name, None)) and not (
+                inspect.isbuiltin(function) or is_of_library(type(function), _REMOTE)
+            )
+        if is_own:
+            found.append(name)
+    return found
 
 
 def _list_buffers(layer: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -118,7 +136,12 @@ def _list_buffers(layer: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def is_of_library(kind: Any, *others: str) -> bool:
     """Return whether a class or function is of the libraries that models are made of, or of `others`."""
-    return str(getattr(kind, "__module__", None)).partition(".")[0] in {*_LIBRARIES, *others}
+    return is_of_library_name(getattr(kind, "__module__", None), *others)
+
+
+def is_of_library_name(module: Any, *others: str) -> bool:
+    """Return whether a module is of the libraries that models are made of, or of `others`."""
+    return str(module).partition(".")[0] in {*_LIBRARIES, *others}
 
 
 def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
@@ -128,13 +151,8 @@ def _list_settings(layer: torch.nn.Module) -> list[list[Any]]:
         return []
     kept = _plain_settings(layer)
     if getattr(layer, "rope_type", None) not in ("dynamic", "longrope"):  # which change by use
-        kept |= {name: _hash(each) for name, each in _list_buffers(layer) if each.numel() <= _FEW}
+        kept |= {name: describe_tensor(each) for name, each in _list_buffers(layer) if each.numel() <= _FEW}
     return [[name, kept[name]] for name in sorted(kept)]
-
-
-def _hash(buffer: torch.Tensor) -> str:
-    values = buffer.detach().cpu().float().numpy()
-    return hashlib.sha256(f"{buffer.dtype} {values.shape}".encode() + values.tobytes()).hexdigest()
 
 
 def _plain_settings(layer: torch.nn.Module) -> dict[str, Any]:

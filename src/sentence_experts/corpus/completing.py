@@ -50,9 +50,10 @@ def complete_papers(client: Client, papers: Path) -> tuple[TableSource, Addition
     with progress("papers without an abstract, from OpenAlex", len(queries)) as advance:
         for kind, batch in queries:
             query = f"{kind}:{'|'.join(batch)}"
-            known_before += len(batch) * source.knows(query)
+            is_known = source.knows(query)
             try:
                 found.update(source.find(query))
+                known_before += len(batch) * is_known
             except FailedError as error:
                 more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
                 named = f"{kind} {batch[0]}{more}"

@@ -377,16 +377,25 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
     return CorpusFolder(folder, {**manifest, "counts": {}})
 
 
+# In every title that tells of a notice or a retraction (`paper.kind_of`, `is_retracted`).
+_TELLING = "correct|errat|corrig|addend|retract|withdraw|remov|concern|editorial|duplicate"
+
+
 def _read_titles(table: pa.Table) -> pa.Table:
     """Return papers with their kind and retraction as their titles and types tell, as an import has them."""
-    names = ("title", "article_type", "kind", "retracted")
-    papers = [
-        Paper(title=title, article_type=of_type, kind=kind_named(kind), retracted=retracted)
-        for title, of_type, kind, retracted in zip(*(table[name].to_pylist() for name in names), strict=True)
-    ]
+    titles = pc.if_else(
+        pc.match_substring_regex(table["title"], _TELLING, ignore_case=True), table["title"], None
+    )
+    names = ("article_type", "kind", "retracted")
+    rows = list(zip(titles.to_pylist(), *(table[name].to_pylist() for name in names), strict=True))
+    papers = {
+        row: Paper(title=row[0], article_type=row[1], kind=kind_named(row[2]), retracted=row[3])
+        for row in {*rows}
+    }
+    told = {row: (kind_of(paper), is_retracted(paper)) for row, paper in papers.items()}
     columns = {
-        "kind": [kind_of(paper) for paper in papers],
-        "retracted": [is_retracted(paper) for paper in papers],
+        "kind": [told[row][0] for row in rows],
+        "retracted": [told[row][1] for row in rows],
         "abstract": [clean_abstract(text) for text in table["abstract"].to_pylist()],
     }
     for name, values in columns.items():
@@ -411,8 +420,7 @@ def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
         if folded in there or folded not in (*schema.names, "domain"):
             continue
         if times[folded] > 1:
-            logger.warning(f"{what}: the column {name!r} is not read: another is called so but for its case")
-            continue
+            raise InputError(f"{what}: two columns are named {folded!r} but for their case; rename one")
         if folded != "domain" and not _fits(table[name], schema.field(folded)):
             logger.warning(f"{what}: the column {name!r} is not read: its values are not of {folded!r}")
             continue

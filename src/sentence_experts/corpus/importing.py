@@ -233,9 +233,11 @@ def add_to_corpus(
         CorpusFolder('...', 2 papers, 0 citations)
     """
     config = ImportConfig.of(config, **settings)
-    folder, temporary = Path(corpus) if isinstance(corpus, str | Path) else corpus.path, None
-    if isinstance(corpus, CorpusFolder):
-        temporary = corpus._temporary  # which lasts as long as an object that holds it
+    if not isinstance(corpus, CorpusFolder | str | os.PathLike):
+        raise UsageError(f"`corpus` is a corpus or its folder, no {type(corpus).__name__}")
+    folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
+    # A temporary folder lasts as long as an object that holds it.
+    temporary = corpus._temporary if isinstance(corpus, CorpusFolder) else None
     with open_corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
         before.fingerprint()  # refuses tables that were changed: they are made anew of the records

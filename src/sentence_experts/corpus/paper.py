@@ -31,10 +31,12 @@ _TYPES_OF_KIND = {
 }
 _KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name in names.split()}
 # "Smith", "van der Berg" or "Smith and Jones", but no "population stratification in Price".
-_NAME = (
-    r"((van|von|de|der|den|del|di|da|la|le|ter|ten|dos|el|al)[ -])*"
-    r"(?-i:[^\W\d_a-z])[\w'’.-]*( (and|&|y|e)? ?(?-i:[^\W\d_a-z])[\w'’.-]*){0,2}"
+_CAPITAL = r"[\w'’.-]*(?-i:[^\W\d_a-z])[\w'’.-]*"
+_PARTICLE = (
+    "van|von|vom|vander|de|der|den|des|del|della|dalla|dell['’]|di|du|da|la|le|lo|ter|ten|te|dos|do|el|al|af|av|bin|zu|zur|"
+    "zum|st|['’]t|and|&|y|e"
 )
+_NAME = rf"(({_CAPITAL}|{_PARTICLE}) ){{0,6}}{_CAPITAL}"
 # Titles that no research has: "Correction: ..." is one, "Correction of scoliosis" is not.
 _KIND_OF_TITLE = {
     "correction": re.compile(
@@ -43,7 +45,7 @@ _KIND_OF_TITLE = {
         r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
         r"\W*((statement of )?retraction( note| notice| statement| of)?\s*(:|\.?$)|notice of removal\s*(:|$)|"
-        r"retraction (note|notice|statement) |retraction (for|of) {_NAME},? et al\b|"
+        rf"retraction (note|notice|statement) |retraction (for|of) {_NAME},? et al\b|"
         r"withdrawal notice( to)?\s*:|notice of (retraction|withdrawal|duplicate publication)\b)",
         re.I),
     "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),

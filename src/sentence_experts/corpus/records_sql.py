@@ -159,7 +159,7 @@ OWN_IDS_OF_OTHER_WORKS = f"""
         FROM named a JOIN named b
             ON b.other = a.other AND a.source < b.source AND (a.corpus = b.corpus) IS NOT TRUE
     ), alike AS (SELECT count(*) AS copies FROM copies WHERE source <> first_source AND {_is_own_id("other")})
-    SELECT * EXCLUDE unlike, count(*) OVER () AS number,
+    SELECT * EXCLUDE unlike, (SELECT count(DISTINCT other) FROM shared WHERE unlike) AS number,
         (SELECT sum(unlike::INT) / (count(*) + any_value(copies)) FROM shared, alike) > 0.5 AS is_most
     FROM shared WHERE unlike ORDER BY other LIMIT 1"""
 

@@ -199,13 +199,17 @@ def _report_shared_id(
     own: str, first: str, one: str, second: str, other: str, number: int, is_most: bool
 ) -> None:
     """Refuse ids most of which name other papers in other tables; warn of fewer such ids."""
-    titles = f"{one[:_SHOWN]!r} and {other[:_SHOWN]!r}"
-    said = f"{first} and {second} give the id {own!r} to different papers, {titles}"
+    tables, titles = f"{first} and {second}", f"{one[:_SHOWN]!r} and {other[:_SHOWN]!r}"
     advice = "give ids that no other table has, such as a prefix and the number"
     if is_most:
-        raise InputError(f"{said}, and so most ids that they share: {advice}")
-    alike = f", and so {number - 1:,} more ids" if number > 1 else ""
-    logger.warning(f"{said}{alike}: each id is taken for one paper; if they are two, {advice}")
+        raise InputError(
+            f"{tables} give the id {own!r} to different papers, {titles}, and so most ids that they share: "
+            f"{advice}"
+        )
+    logger.warning(
+        f"ids ({number:,}) have unlike titles in two tables, such as {own!r} in {tables}, {titles}: they are "
+        f"taken for one paper each, whose title was corrected; if they are two, {advice}"
+    )
 
 
 def _count_unpacked_bytes(path: Path) -> int:

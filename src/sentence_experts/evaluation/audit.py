@@ -172,7 +172,10 @@ def audit(
     chosen = AuditConfig.of(config, **settings)
     pairs = Pairs.of(data, split=None, labelled=True)
     check_apart(out, overwrite, models, data)
-    runs = [run for run in model_runs(models, allow_none=True) if not run.is_tfidf]  # it is always measured
+    given = model_runs(models, allow_none=True)
+    runs = [run for run in given if not run.is_tfidf]
+    if len(runs) < len(given):
+        logger.info(f"TF-IDF is measured in every audit, as {TFIDF_LABEL!r}")
     if taken := {TFIDF_LABEL, MEMORY_LABEL} & {run.label for run in runs}:
         raise UsageError(f"`models`: {min(taken)!r} is a baseline of the audit: give the model another label")
     made_from = lambda: {"pairs": pairs.fingerprint(), **identity_of(runs, chosen)}  # noqa: E731

@@ -51,12 +51,12 @@ def router_accuracy(
     if isinstance(encoder.model, OnnxEncoder):  # a graph has no learned routers
         return None
     from sentence_experts.models.routes.kinds import router_kind_of
-    from sentence_experts.models.routes.sequence_router import router_choices  # imports torch
 
     kind = router_kind_of(encoder.model)
     if kind is None or not kind.reads_texts:
         return None
-    config: Any = encoder.model.config
+    model: Any = encoder.model
+    config = model.config
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}
     by_domain = texts_by_domain(table)
@@ -65,8 +65,7 @@ def router_accuracy(
     for domain, route in routes.items():
         if (name := route if route in experts else domain) in experts:
             texts = sorted(by_domain.get(domain, ()), key=sha256_text)[:max_texts]  # arbitrary, but fixed
-            prompt = encoder.routes[route] if route else ""
-            choices = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)
+            choices = model.router_choices(texts, route or None, encoder.texts_at_once)
             hits[domain], blocks = choices.chosen == experts[name], choices.blocks
     if not hits:
         return None

@@ -89,6 +89,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     default = name if prompt else None
     if not routes:
         prompts, default = _prompts_of(encoder), encoder.default_prompt_name
+        prompts = {name: prompts.get(default or "", ""), **prompts}
     dense = _put_around(encoder, model, prompts, default)
     if route is not None and route.head is not None:
         _put_head(dense, encoder.head(name))

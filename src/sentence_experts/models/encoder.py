@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 
 from sentence_experts.compat.sentence_transformers import takes_sentences, transformer_of
@@ -22,7 +21,7 @@ from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
-from sentence_experts.models.pooling import make_pooled_model, place_of_pooling
+from sentence_experts.models.pooling import make_pooled_model, place_of_pooling, scales_after_pooling
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.known_routes import start_of
 from sentence_experts.models.routes.routes import Route, describe
@@ -121,7 +120,7 @@ class ExpertEncoder(SentenceTransformer):
     @property
     def scales_after_pooling(self) -> bool:
         """Whether nothing comes after the pooling and the heads but a scaling to length 1."""
-        return all(isinstance(each, Normalize) for each in list(self)[place_of_pooling(self) + 1 :])
+        return scales_after_pooling(self)
 
     def finish(self, pooled: NDArray[Any]) -> NDArray[np.float32]:
         """Apply the modules after the pooling (`Normalize`, say) to vectors, (texts, width)."""
@@ -247,8 +246,8 @@ class ExpertEncoder(SentenceTransformer):
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
             RouteError: a text, or `prompt_name`, has no known route.
         """
-        while args and args[-1] is None:  # as if it were not given
-            args = args[:-1]
+        if args in ((None,), (None, None)):  # as if neither prompt were given
+            args = ()
         name = args[0] if args else kwargs.get("prompt_name")
         self._check_prompt_name(name)
         if self._stands_for_default(name) and len(args) < 2:

@@ -7,6 +7,7 @@ exported model, which gives the same vectors.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -202,7 +203,7 @@ class OnnxEncoder:
             return self
         shorter = OnnxEncoder(self._folder, config.max_length, self._weights)
         kept = ("prompts", "default_prompt_name", "_own_prompts", "_output", "_files")
-        shorter.__setstate__({name: vars(self)[name] for name in kept})
+        shorter.__setstate__({name: copy.copy(vars(self)[name]) for name in kept})
         ModelOrigin.of(self).set(shorter)
         return shorter
 

@@ -93,6 +93,14 @@ def place_of_pooling(model: SentenceTransformer) -> int:
     return places[0]
 
 
+def scales_after_pooling(model: SentenceTransformer) -> bool:
+    """Return whether nothing comes after the pooling (and heads) but a scaling to length 1."""
+    from sentence_transformers.sentence_transformer.modules import Dropout, Normalize
+
+    after = list(model)[place_of_pooling(model) + 1 :]
+    return all(isinstance(each, Normalize | Dropout) for each in after)  # a dropout is for training
+
+
 def unit(rows: NDArray[Any]) -> NDArray[Any]:
     """Scale rows to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

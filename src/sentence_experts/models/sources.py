@@ -297,14 +297,12 @@ def _state_of(model: Any) -> dict[str, Any]:
         return prompts
     from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_kind
     from sentence_experts.compat.transformers import describe_layers
-    from sentence_experts.models.files.own_code import mark_own_code
 
     modules = module_configs(model)
     for _, config in modules:
         config.pop("pooling_mode", None)  # one of `settings_of`
     kind = tokenizer_kind(model)
-    layers = describe_layers(model)
-    return {**prompts, "modules": modules, "layers": layers, "tokenizer": kind, "own": mark_own_code(model)}
+    return {**prompts, "modules": modules, "layers": describe_layers(model), "tokenizer": kind}
 
 
 def _weights_of(model: Any) -> Any:

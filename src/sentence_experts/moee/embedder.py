@@ -347,7 +347,8 @@ class MoeEmbedder(SentenceTransformer):
             UsageError: an argument that `SentenceTransformer.encode` does not have, or vectors of tokens.
             SentenceExpertsError: a text does not fit into memory.
         """
-        if unknown := others.keys() - inspect.signature(SentenceTransformer.encode).parameters.keys():
+        known = {*inspect.signature(SentenceTransformer.encode).parameters, "task"}  # of `encode_query`
+        if unknown := others.keys() - known:
             raise UsageError(
                 f"`{min(unknown)}` is no argument of an embedder's `encode`; a route is a `prompt_name`"
             )

@@ -31,10 +31,14 @@ if TYPE_CHECKING:
 
 FUSED = 200  # papers of each ranking that are fused, however many are wanted
 ROWS = "rows.npy"
-_VERSION = "bm25s 1"
+_VERSION = "bm25s 2"
 _WHAT = "words of the papers of a corpus"
 _WORD = re.compile(r"\w+")
 _TAIL = re.compile(r"(?<=\w)['’](?:[stdm]|ll|re|ve)\b", re.IGNORECASE)  # of "it's" and "we've"
+# "I" is a pronoun before these.
+_LETTER = re.compile(
+    r"\b(\w+)[ -]+(?=([AI])\b(?!['’]| +(?:am|have|had|do|did|can|could|will|would|should|may|might|must)\b))"
+)
 _WHOLE_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _MIN_LETTERS, _MAX_LETTERS = 3, 80
 
@@ -80,20 +84,20 @@ def common_words() -> frozenset[str]:
 def words_of_query(query: str) -> list[str]:
     """Return the words of a query that count, in lower case: common ones only if there are no others.
 
-    A common word in capitals is a name, as in "WHO guidelines", "vitamin A" and "type I collagen".
+    "A" and "I" directly behind another word are names, as in "vitamin A" and "type I collagen".
 
-    >>> words_of_query("How do I measure vitamin A, and what doesn't the WHO say?")
-    ['measure', 'vitamin', 'a', 'who', 'say']
+    >>> words_of_query("How do I measure vitamin A, and what doesn't it do?")
+    ['measure', 'vitamin', 'a']
     """
-    words, counted, before = _WORD.findall(_TAIL.sub("", query)), [], ""
-    for word in words:
-        low = word.lower()
-        behind_name = before not in ("", *common_words())
-        is_name = word.isupper() and (behind_name if len(word) == 1 else not query.isupper())
-        if is_name or low not in common_words():
-            counted.append(low)
-        before = low
-    return counted or [word.lower() for word in words]
+    text = _TAIL.sub("", query)
+    words = [match[0].lower() for match in _WORD.finditer(text)]
+    names = {match.start(2) for match in _LETTER.finditer(text) if match[1].lower() not in common_words()}
+    counted = [
+        match[0].lower()
+        for match in _WORD.finditer(text)
+        if match.start() in names or match[0].lower() not in common_words()
+    ]
+    return counted or words
 
 
 def telling_words(text: str) -> list[str]:
@@ -143,7 +147,7 @@ def _build(corpus: CorpusFolder, settings: dict[str, str], folder: Path) -> None
     numbers: dict[str, int] = {}
     for row, text in texts_of(corpus, unit):
         rows.append(row)
-        words = stems_of(_WORD.findall(text.lower()))
+        words = stems_of(_WORD.findall(_TAIL.sub("", text.lower())))
         texts.append([numbers.setdefault(word, len(numbers)) for word in words])
     if not numbers:
         raise InputError(f"{corpus.papers}: no words to search for")

@@ -63,7 +63,6 @@ def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
     return row if is_same else None
 
 
-_WORD = re.compile(r"\w+")
 # Of family names, that are left out or put behind the given name.
 _PARTICLES = {
     *[
@@ -97,14 +96,18 @@ def _are_unlike(authors: Sequence[str] | None, others: Sequence[str] | None) -> 
     names = [_plain_name(each[0]) for each in (authors, others)]
     if len({name.isascii() for name in names}) > 1:  # one may be written in Latin letters
         return False
-    if not all("," in name for name in names):  # which of the words are the family name is not known
-        one, other = ({*re.findall(r"\w{2,}", name)} for name in names)
-        return bool(one and other) and one.isdisjoint(other)
-    families = [_WORD.findall(name.partition(",")[0]) for name in names]
-    families = [[word for word in family if word not in _PARTICLES] or family for family in families]
-    return {*families[0]}.isdisjoint(_WORD.findall(names[1])) and {*families[1]}.isdisjoint(
-        _WORD.findall(names[0])
-    )
+    families = [name.partition(",")[0] if "," in name else "" for name in names]
+    if not all(families):  # which of the words are the family name is not known
+        words = [
+            {*re.findall(r"\w{2,}", family or name)} for family, name in zip(families, names, strict=True)
+        ]
+        return bool(words[0] and words[1]) and words[0].isdisjoint(words[1])
+    if letters_of(families[0]) == letters_of(families[1]):
+        return False
+    one, other = (re.findall(r"\w+", re.sub("['’]", "", family)) for family in families)
+    one, other = ([word for word in each if word not in _PARTICLES] or each for each in (one, other))
+    # Where the particles are the given names', too: "van der Berg, J" is "Berg, Jan van der".
+    return {*one}.isdisjoint(other)
 
 
 def _plain_name(name: str) -> str:

@@ -199,6 +199,7 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
     """
     from sentence_experts.compat.sentence_transformers import leaves_prompts_out
     from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.pooling import scales_after_pooling
     from sentence_experts.models.routes.route_tokens import domain_token
     from sentence_experts.models.surgery.add_drop_routes import query_half, with_heads
 
@@ -209,6 +210,11 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
         sides[of_queries] = route.query_route
         if of_queries in searcher.encoder.routes:
             raise UsageError(f"`name`: the model has a route {of_queries!r} already, and queries need one")
+    if not scales_after_pooling(grown):
+        raise UsageError(
+            "modules after the model's pooling do more than scale vectors, so that a head, which comes "
+            "before them, cannot hold what was taught: search with the taught route beside the corpus"
+        )
     width, is_dense = searcher.encoder.dimension, not isinstance(grown, ExpertEncoder)
     if is_dense and (route.document_route or route.query_route) and leaves_prompts_out(grown):
         raise UsageError(
@@ -221,11 +227,6 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
         if change.weight is not None:
             weight, bias = change.weight @ weight, change.weight @ bias
         made = with_heads(made, {side: (weight, bias)}, on=None if is_dense else on)
-        if not made.scales_after_pooling:
-            raise UsageError(
-                "modules after the model's pooling do more than scale vectors, so that a head, which comes "
-                "before them, cannot hold what was taught: search with the taught route beside the corpus"
-            )
         if is_dense:
             made.prompts[side] = domain_token(side) + (grown.prompts[on] if on else "")
         if side == of_queries and change.shift is not None:

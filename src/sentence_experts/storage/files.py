@@ -188,25 +188,26 @@ def check_listed(folder: Path, hidden: str | None) -> None:
 def walk_files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, also in folders that are links, unless they lead back upwards.
 
-    Inside a folder that is a link, others that are links are followed once only: folders that lead to each
+    Inside each folder that is a link, others that are links are followed once only: folders that lead to each
     other have too many paths.
     """
-    above = {
-        str(folder): ({os.path.realpath(folder)}, False)
-    }  # the real folders above, and whether by a link
-    followed: set[str] = set()
+    # Path -> the real folders above it, and what was followed inside the first link above it, if any.
+    above: dict[str, tuple[set[str], set[str] | None]] = {str(folder): ({os.path.realpath(folder)}, None)}
     for parent, folders, names in os.walk(folder, followlinks=True):
         yield from (Path(parent, name) for name in names)
-        (places, in_link), inner = above.pop(parent), sorted(folders)
+        places, followed = above.pop(parent)
+        inner = sorted(folders, key=lambda name: (name[0] == ".", name))
         folders.clear()
         for name in inner:
             path = os.path.join(parent, name)
-            real, is_link = os.path.realpath(path), os.path.islink(path)
-            if real in places or (in_link and is_link and real in followed):
+            real, is_link, known = os.path.realpath(path), os.path.islink(path), followed
+            if real in places or (is_link and known is not None and real in known):
                 continue
-            followed |= {real} if is_link else set()
+            if is_link:
+                known = set() if known is None else known
+                known.add(real)
             folders.append(name)
-            above[path] = {*places, real}, in_link or is_link
+            above[path] = {*places, real}, known
 
 
 def open_to_readers(path: Path) -> None:

@@ -111,8 +111,13 @@ def test_what_failed_is_requested_again_and_the_bytes_are_the_same(
 
 
 def test_a_finished_corpus_is_completed_by_adding(
-    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path
+    world: Replay,
+    library: list[Path],
+    settings: dict[str, Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     corpus = import_corpus(library, tmp_path / "out", workers=1)
     assert by_title(corpus)["doi:10.1000/wheat"] is None
     added = add_to_corpus(corpus, **settings)
@@ -123,6 +128,7 @@ def test_a_finished_corpus_is_completed_by_adding(
     assert len(world.asked) == asked + 2, "what still lacks one"
     assert by_title(add_to_corpus(added, **settings)) == by_title(added)
     assert len(world.asked) == asked + 2, "the answers are kept with the corpus"
+    assert "were looked up earlier, and not again: to ask anew, delete journal.sqlite" in caplog.text
 
 
 def test_a_record_of_openalex_that_is_completed_keeps_its_references(

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
 import os
 import pickle
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +26,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
+from sentence_experts.compat.values import describe_values
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import ExpertEncoder
@@ -141,38 +149,90 @@ def test_a_changed_model_has_another_hash(model: SentenceTransformer, change: Ch
 
 
 class Kept(Power):
-    """Its settings are in an object, not in parameters of `__init__`; it counts and keeps what it read."""
+    """Its settings are in an object and in a dict, not in parameters of `__init__`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args)
-        self.config = SimpleNamespace(**kwargs)
-        self.calls, self.cache, self.last = 0, {}, None
-
-    def forward(self, features: Any) -> Any:
-        self.calls += 1
-        self.last = self.cache[self.calls] = features["sentence_embedding"].detach()
-        return super().forward({**features, "sentence_embedding": self.last * self.config.factor})
+        self.config, self.words, self.mode = SimpleNamespace(**kwargs), {"virus": 1.0}, Mode.MEAN
 
 
-def test_use_of_own_modules_changes_no_hash_and_hidden_settings_do(model: Any) -> None:
+class Mode(Enum):
+    MEAN, MAX = 1, 2
+
+
+def test_all_that_own_modules_hold_counts(model: Any) -> None:
     model.append(Kept(1.0, factor=2.0))
-    before = fingerprint_of(model)
+    hashes = [fingerprint_of(model)]
+    for change in (
+        lambda own: setattr(own.config, "factor", 3.0),
+        lambda own: own.words.update(virus=3.0),
+        lambda own: setattr(own, "mode", Mode.MAX),
+        lambda own: setattr(own, "_cache", {1: torch.ones(2)}),
+    ):
+        model.encode(["rice"])
+        assert fingerprint_of(model) == hashes[-1] == fingerprint_of(copy.deepcopy(model))
+        change(model[-1])
+        hashes.append(fingerprint_of(model))
+    assert len({*hashes}) == 5
+
+
+def test_functions_in_the_place_of_others_count_however_they_are_put_there(model: Any) -> None:
+    layer = model[0].auto_model.embeddings
+    known, before = layer.forward, fingerprint_of(model)
+
+    @functools.wraps(known)
+    def doubled(*args: Any, **kwargs: Any) -> Any:
+        return 2 * known(*args, **kwargs)
+
+    class Halved:
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return 0.5 * known(*args, **kwargs)
+
+    hashes = {before}
+    for function in (doubled, Halved(), partial(doubled), lambda *args, **kwargs: known(*args, **kwargs)):
+        layer.forward = function
+        hashes.add(fingerprint_of(model))
+        with pytest.raises(UsageError, match=r"`forward` of the layer .* was replaced"):
+            extend(model, ["a", "b"])
+    assert len(hashes) == 5
+
+
+def test_classes_of_installed_packages_are_the_same_in_use(model: Any) -> None:
+    model.append(type("Linear8bit", (Power,), {"__module__": np.__name__ + ".linalg"})(1.0))
     model.encode(["rice"])
-    assert fingerprint_of(model) == before == fingerprint_of(copy.deepcopy(model))
-    model[-1].config.factor = 3.0
-    changed = fingerprint_of(model)
-    model[-1].config.factor = 2.0
-    assert before == fingerprint_of(model) != changed
+    before = fingerprint_of(model)
+    model[-1]._state = torch.ones(1)
+    assert fingerprint_of(model) == before
 
 
-def test_the_mark_of_own_code_leaves_the_model_as_it_is(model: Any) -> None:
-    model.append(Power(1.0))
-    model.train()
-    model[0].eval()
-    modes, state = [each.training for each in model.modules()], torch.get_rng_state()
-    fingerprint_of(model)
-    assert [each.training for each in model.modules()] == modes
-    assert torch.equal(torch.get_rng_state(), state)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.tanh, torch.relu), (partial(len, 1), partial(len, 2)), (torch.float16, torch.float32),
+        (SimpleNamespace(values=[1, 2]), SimpleNamespace(values=[9])), (Power(1.0), Power(2.0)),
+        (SimpleNamespace(_scale=2.0), SimpleNamespace(_scale=9.0)), (torch.tensor(1.0), torch.tensor(2.0)),
+        (re.compile("a"), re.compile("b")), (range(2), range(3)), (Path("a"), Path("b")), ({1: 2}, {2: 1}),
+        ([torch.nn.Linear(1, 1)], [torch.nn.Linear(1, 1)]),
+    ],
+)  # fmt: skip
+def test_values_are_told_apart(one: Any, other: Any) -> None:
+    assert describe_values(one) == describe_values(copy.copy(one))
+    assert json.dumps(describe_values(one)) != json.dumps(describe_values(other))
+
+
+def test_what_holds_itself_is_described() -> None:
+    value: dict[str, Any] = {"a": 1}
+    value["self"] = [value]
+    assert json.dumps(describe_values(value))
+
+
+def test_descriptions_are_the_same_in_every_process() -> None:
+    code = """
+from sentence_experts.compat.values import describe_values
+print(describe_values([{"b", "a", "c"}, lambda text: text in {"x", "y", "z"}, {len: 1, print: object()}]))"""
+    run = partial(subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    found = {run(env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")}
+    assert len(found) == 1
 
 
 def test_hooks_of_experts_and_experts_that_are_not_in_memory_count(

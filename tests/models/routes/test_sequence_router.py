@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,13 @@ def test_choices_are_those_of_the_forward_in_the_texts_order(
     assert np.allclose(found.probabilities, expected.softmax(dim=2), atol=1e-5)
     assert found.chosen.tolist() == expected.argmax(dim=2).tolist()
     assert choosing.router_choices([]).chosen.shape == (0, 4)
+    prompted = copy.copy(choosing)
+    prompted.prompts, prompted.default_prompt_name = {"q": "query: "}, "q"
+    found, expected = (
+        prompted.router_choices(PLAIN),
+        choosing.router_choices([f"query: {each}" for each in PLAIN]),
+    )
+    assert np.allclose(found.logits, expected.logits, atol=1e-4)
 
 
 def test_a_route_is_read_before_the_text(bases: dict[str, SentenceTransformer]) -> None:

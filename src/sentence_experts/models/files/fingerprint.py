@@ -132,11 +132,10 @@ def fingerprint_with_settings(model: SentenceTransformer) -> str:
 
 def weights_fingerprint(model: SentenceTransformer) -> str:
     """Return the SHA-256 over a model's weights, their names, its prompts and `fingerprint_parts`, its
-    tokenizer, the configs of its modules after the first, its layers, and the mark of own code."""
+    tokenizer, the configs of its modules after the first, and its layers."""
     from sentence_experts.compat.sentence_transformers import module_configs, tokenizer_text  # imports torch
     from sentence_experts.compat.torch import plain_tensors
     from sentence_experts.compat.transformers import describe_layers
-    from sentence_experts.models.files.own_code import mark_own_code
 
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
@@ -144,7 +143,6 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
     modules = sha256_settings(module_configs(model))
     digest.update(sha256_text(modules, tokenizer_text(model)).encode())
     digest.update(sha256_settings(describe_layers(model)).encode())
-    digest.update(mark_own_code(model).encode())
     for name, value in plain_tensors(_all_weights(model)):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())

@@ -1,0 +1,136 @@
+"""Descriptions of values, classes and functions of the user's own: equal where they do the same."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from enum import Enum
+from functools import cache, partial
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+_PLAIN = (
+    *(bool, int, float, complex, str, bytes, Enum, range, slice, re.Pattern),
+    *(torch.dtype, torch.device, torch.Size),
+)
+_OF_LAYERS = {*vars(torch.nn.Module())}
+# What the libraries' models keep that decides no vector, or counts elsewhere.
+_OF_MODELS = {
+    *("config", "default_prompt_name", "generation_config", "gradient_checkpointing", "model_card_data"),
+    *("name_or_path", "prompts", "similarity_fn_name", "truncate_dim", "warnings_issued"),
+}
+_NO_IDS = frozenset[int]()
+
+
+def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool = True) -> Any:
+    """Return what tells a value from others, as plain JSON: the same in every process.
+
+    Functions are told by their code, defaults and closures; objects by the source of their class and by all
+    that they hold, also counters and caches.
+
+    Args:
+        value: the value.
+        above: ids of objects that are described elsewhere, such as what holds the value.
+        weights: whether the weights of a layer count.
+    """
+    if isinstance(value, torch.Tensor):
+        return describe_tensor(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return _hash(f"{value.dtype} {value.shape}".encode() + value.tobytes())
+    if value is None or isinstance(value, _PLAIN):
+        return repr(value)
+    if id(value) in above:
+        return "described elsewhere"
+    above = above | {id(value)}
+    if isinstance(value, set | frozenset):
+        return sorted(str(describe_values(each, above)) for each in value)
+    if isinstance(value, list | tuple | np.ndarray):
+        return [describe_values(each, above) for each in value]
+    if isinstance(value, dict):
+        return [[describe_values(name, above), describe_values(each, above)] for name, each in value.items()]
+    if isinstance(value, partial):
+        return describe_values([value.func, value.args, value.keywords], above)
+    function = getattr(value, "__func__", value)
+    function = function if hasattr(function, "__code__") else getattr(function, "__wrapped__", function)
+    if isinstance(code := getattr(function, "__code__", None), CodeType):
+        cells = [_content(cell) for cell in function.__closure__ or ()]
+        own = [function.__defaults__, function.__kwdefaults__, cells, getattr(value, "__self__", None)]
+        return [_describe_code(code), describe_values(own, above)]
+    if inspect.isroutine(value) or isinstance(value, type | ModuleType):
+        return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
+    kind: Any = type(value)
+    if not hasattr(value, "__dict__"):  # a path, a date, ...
+        text = repr(value)
+        return [kind.__qualname__, "" if " at 0x" in text else text]
+    settings = [kind.__qualname__, _source_of(kind), _settings_of(value, above)]
+    if weights and isinstance(value, torch.nn.Module):
+        settings.append(describe_values(value.state_dict(), above))
+    return settings
+
+
+def describe_tensor(tensor: torch.Tensor) -> str:
+    """Return a hash of a tensor; of one without plain memory only type and shape count."""
+    about = f"{tensor.dtype} {tuple(tensor.shape)}"
+    if tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided or not tensor.numel():
+        return about
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+    return _hash(about.encode() + flat.view(torch.uint8).numpy().tobytes())
+
+
+def _settings_of(value: Any, above: frozenset[int]) -> dict[str, Any]:
+    """Return the attributes of an object; of models and layers that build on those of a library, the public
+    ones."""
+    is_built_on = isinstance(value, torch.nn.Module) and any(
+        base is not torch.nn.Module and is_installed(base) and issubclass(base, torch.nn.Module)
+        for base in type(value).__mro__
+    )
+    return {
+        name: describe_values(each, above)
+        for name, each in sorted(getattr(value, "__dict__", {}).items())
+        if name not in _OF_LAYERS and not (is_built_on and (name.startswith("_") or name in _OF_MODELS))
+    }
+
+
+def is_installed(kind: Any) -> bool:
+    """Return whether a class is of Python or an installed package, whose code changes with its version."""
+    try:
+        file = inspect.getfile(kind)
+    except (OSError, TypeError):  # in no file: of C, or of a notebook
+        return getattr(kind, "__module__", "__main__") not in ("__main__", None)
+    return "site-packages" in file or "dist-packages" in file or file.startswith(_OF_PYTHON)
+
+
+_OF_PYTHON = str(inspect.getfile(inspect)).removesuffix("inspect.py")
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is in it yet
+        return None
+
+
+def _describe_code(code: CodeType) -> list[Any]:
+    inner = [_describe_code(each) for each in code.co_consts if isinstance(each, CodeType)]
+    constants = [describe_values(each) for each in code.co_consts if not isinstance(each, CodeType)]
+    return [code.co_code.hex(), list(code.co_names), constants, inner]
+
+
+@cache
+def _source_of(kind: Any) -> str:
+    """Return the hash of a class's text, or, if it is in no file, of the code of its methods."""
+    try:
+        return _hash(inspect.getsource(kind).encode())
+    except (OSError, TypeError):
+        functions = (each for each in vars(kind).values() if inspect.isfunction(each))
+        return _hash(repr([_describe_code(each.__code__) for each in functions]).encode())
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
