@@ -123,6 +123,7 @@ def test_a_note_that_there_are_no_authors_is_none(name: str) -> None:
         ("Correction for population stratification in Doe et al.", None, "article"),
         ("Correction for van der Berg et al., Rice", None, "correction"),
         ("Correction for García-López et al., Rice", None, "correction"),
+        ("CORRECTION FOR MULTICOMPONENT CHARACTERIZATION SPECTROPHOTOMETRIC DETERMINATION", None, "article"),
         ("Correction for d'Errico et al., Rice", None, "correction"),
         ("Correction for van 't Veer and i5K Consortium et al., Rice", None, "correction"),
         ("Retraction for Doe et al., Rice", None, "retraction"),

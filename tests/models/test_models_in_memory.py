@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Router
+from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.encoding.encode import encode
@@ -262,3 +264,49 @@ def test_heads_map_vectors_that_the_transformer_pools(plain_folders: dict[str, P
     for make in (lambda: extend(base, routes=["a"], kind="head"), lambda: with_heads(base, heads)):
         with pytest.raises(InputError, match="this model has Dense before its pooling"):
             make()
+
+
+class Doubled(SentenceTransformer):
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        return 2 * super().encode(*args, **kwargs)
+
+
+class Embeddings(BertEmbeddings):
+    """A layer of the user's own with the weights of another."""
+
+
+def cut(model: Any) -> None:
+    model[0].auto_model.encoder.layer = model[0].auto_model.encoder.layer[:1]
+
+
+def append(model: Any) -> None:
+    model[0].auto_model.encoder.layer.append(copy.deepcopy(model[0].auto_model.encoder.layer[0]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        cut, append,
+        lambda model: setattr(model, "__class__", Doubled),
+        lambda model: setattr(model[0].auto_model.embeddings, "__class__", Embeddings),
+        lambda model: setattr(
+            model[0].auto_model.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.ReLU()
+        ),
+        lambda model: setattr(model[0].auto_model.config, "hidden_act", "relu"),
+    ],
+)  # fmt: skip
+def test_routes_are_not_built_on_layers_that_a_copy_would_not_have(
+    plain_folders: dict[str, Path], change: Callable[[Any], None]
+) -> None:
+    model = load(plain_folders["bert"], device="cpu")
+    change(model)
+    with pytest.raises(UsageError, match="new model would"):
+        extend(model, routes=["a"], kind="head")
+
+
+def test_a_replaced_encode_is_refused_where_it_would_not_be_called(plain_folders: dict[str, Path]) -> None:
+    model: Any = load(plain_folders["bert"], device="cpu")
+    known = model.encode
+    model.encode = lambda *args, **kwargs: 2 * known(*args, **kwargs)
+    with pytest.raises(UsageError, match="`encode` of the model was replaced"):
+        encode(model, ["rice"])

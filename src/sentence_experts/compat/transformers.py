@@ -29,7 +29,10 @@ padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
 # Their classes change with their versions alone.
 _LIBRARIES = {"accelerate", "torch", "transformers", "sentence_transformers", "sentence_experts", "peft"}
 # Attributes of layers that change by use.
-_BY_USE = {"training", "gradient_checkpointing", "max_seq_len_cached", "name_or_path", "warnings_issued"}
+_BY_USE = {
+    *("training", "gradient_checkpointing", "max_seq_len_cached", "name_or_path", "warnings_issued"),
+    *("compute_type_is_set", "support_avx512bf16_for_cpu"),  # of bitsandbytes
+}
 # Of a config: where it is from, the number type, which counts elsewhere, and outputs that are not vectors.
 _NO_MATTER = {
     "architectures", "chunk_size_feed_forward", "dtype", "gradient_checkpointing", "id2label", "label2id",
@@ -97,7 +100,9 @@ def _describe_own(layer: torch.nn.Module, layers: frozenset[int]) -> list[Any]:
     kind = type(layer)
     if not is_of_library(kind, _REMOTE):
         if is_installed(kind):  # such as a quantized layer, which keeps states
-            return [_plain_settings(layer)]
+            settings = _plain_settings(layer)
+            replaced = [describe_values(vars(layer)[name], layers) for name in _list_replaced(layer)]
+            return [settings, *replaced] if settings or replaced else []
         about = describe_values(layer, layers - {id(layer)}, weights=False)
         return [about, describe_values(dict(_list_buffers(layer)))]
     return [describe_values(vars(layer)[name], layers) for name in _list_replaced(layer)]
@@ -117,7 +122,11 @@ def _list_replaced(layer: torch.nn.Module) -> list[str]:
         function = getattr(each, "func", each)  # of a partial
         code = getattr(getattr(function, "__func__", function), "__globals__", None)
         if code is not None:
-            is_own = not is_of_library_name(code.get("__name__"), _REMOTE)
+            names = (
+                code.get("__name__"),
+                getattr(function, "__module__", None),
+            )  # of a decorator, and below it
+            is_own = not all(is_of_library_name(each, _REMOTE) for each in names)
         else:
             is_own = callable(getattr(type(layer), name, None)) and not (
                 inspect.isbuiltin(function) or is_of_library(type(function), _REMOTE)
@@ -205,6 +214,13 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
     Raises:
         UsageError: the encoder, or its transformer, has such layers.
     """
+    for kind in type(encoder).__mro__:
+        own = [name for name, each in vars(kind).items() if inspect.isfunction(each) and name != "__init__"]
+        if own and not (is_of_library(kind) or kind is object):
+            raise UsageError(
+                f"the model's class {kind.__qualname__} has functions of its own ({own[0]}), which the new "
+                "model would not have: take a SentenceTransformer of the same modules"
+            )
     for module in encoder:
         if not is_of_library(type(module), _REMOTE):
             raise UsageError(

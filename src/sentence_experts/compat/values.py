@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import re
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -14,10 +15,11 @@ import numpy as np
 import torch
 
 _PLAIN = (
-    *(bool, int, float, complex, str, bytes, Enum, range, slice, re.Pattern),
+    *(bool, int, float, complex, str, bytes, Enum, range, slice),
     *(torch.dtype, torch.device, torch.Size),
 )
 _OF_LAYERS = {*vars(torch.nn.Module())}
+_MODELS = {"PreTrainedModel", "SentenceTransformer"}
 # What the libraries' models keep that decides no vector, or counts elsewhere.
 _OF_MODELS = {
     *("config", "default_prompt_name", "generation_config", "gradient_checkpointing", "model_card_data"),
@@ -29,8 +31,8 @@ _NO_IDS = frozenset[int]()
 def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool = True) -> Any:
     """Return what tells a value from others, as plain JSON: the same in every process.
 
-    Functions are told by their code, defaults and closures; objects by the source of their class and by all
-    that they hold, also counters and caches.
+    Functions are told by their code, defaults, closures and the globals that they use; objects by their
+    classes and by all that they hold, also counters and caches.
 
     Args:
         value: the value.
@@ -50,10 +52,16 @@ def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool =
     above = above | {id(value)}
     if isinstance(value, set | frozenset):
         return sorted(str(describe_values(each, above)) for each in value)
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, np.ndarray):
+        return describe_values(value.tolist(), above)
+    if isinstance(value, list | tuple):
         return [describe_values(each, above) for each in value]
     if isinstance(value, dict):
         return [[describe_values(name, above), describe_values(each, above)] for name, each in value.items()]
+    if isinstance(value, re.Pattern):
+        return [value.pattern, value.flags]
+    if isinstance(value, logging.Logger):  # which knows all others
+        return value.name
     if isinstance(value, partial):
         return describe_values([value.func, value.args, value.keywords], above)
     function = getattr(value, "__func__", value)
@@ -61,6 +69,7 @@ def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool =
     if isinstance(code := getattr(function, "__code__", None), CodeType):
         cells = [_content(cell) for cell in function.__closure__ or ()]
         own = [function.__defaults__, function.__kwdefaults__, cells, getattr(value, "__self__", None)]
+        own.append({name: function.__globals__[name] for name in _used_globals(code, function.__globals__)})
         return [_describe_code(code), describe_values(own, above)]
     if inspect.isroutine(value) or isinstance(value, type | ModuleType):
         return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
@@ -68,9 +77,10 @@ def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool =
     if not hasattr(value, "__dict__"):  # a path, a date, ...
         text = repr(value)
         return [kind.__qualname__, "" if " at 0x" in text else text]
-    settings = [kind.__qualname__, _source_of(kind), _settings_of(value, above)]
+    own = [_describe_class(each, above) for each in kind.__mro__ if not is_installed(each)]
+    settings = [kind.__qualname__, own, _settings_of(value, above)]
     if weights and isinstance(value, torch.nn.Module):
-        settings.append(describe_values(value.state_dict(), above))
+        settings.append(describe_values([value.state_dict(), dict(value.named_children())], above))
     return settings
 
 
@@ -79,21 +89,17 @@ def describe_tensor(tensor: torch.Tensor) -> str:
     about = f"{tensor.dtype} {tuple(tensor.shape)}"
     if tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided or not tensor.numel():
         return about
-    flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
     return _hash(about.encode() + flat.view(torch.uint8).numpy().tobytes())
 
 
 def _settings_of(value: Any, above: frozenset[int]) -> dict[str, Any]:
-    """Return the attributes of an object; of models and layers that build on those of a library, the public
-    ones."""
-    is_built_on = isinstance(value, torch.nn.Module) and any(
-        base is not torch.nn.Module and is_installed(base) and issubclass(base, torch.nn.Module)
-        for base in type(value).__mro__
-    )
+    """Return the attributes of an object; of a whole model the public ones."""
+    is_model = not {base.__name__ for base in type(value).__mro__}.isdisjoint(_MODELS)
     return {
         name: describe_values(each, above)
-        for name, each in sorted(getattr(value, "__dict__", {}).items())
-        if name not in _OF_LAYERS and not (is_built_on and (name.startswith("_") or name in _OF_MODELS))
+        for name, each in sorted(vars(value).items())
+        if name not in _OF_LAYERS and not (is_model and (name.startswith("_") or name in _OF_MODELS))
     }
 
 
@@ -109,6 +115,22 @@ def is_installed(kind: Any) -> bool:
 _OF_PYTHON = str(inspect.getfile(inspect)).removesuffix("inspect.py")
 
 
+def _used_globals(code: CodeType, known: dict[str, Any]) -> list[str]:
+    """Return the names of globals that code uses: values, and functions of the user's own."""
+    names = {*code.co_names}.intersection(known)
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    found = {name for name in names if _is_told(known[name])}.union(
+        *(_used_globals(each, known) for each in inner)
+    )
+    return sorted(found)
+
+
+def _is_told(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict, set, np.ndarray, torch.Tensor, torch.nn.Module, *_PLAIN)):
+        return True
+    return inspect.isfunction(value) and not is_installed(value)
+
+
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -122,14 +144,14 @@ def _describe_code(code: CodeType) -> list[Any]:
     return [code.co_code.hex(), list(code.co_names), constants, inner]
 
 
-@cache
-def _source_of(kind: Any) -> str:
-    """Return the hash of a class's text, or, if it is in no file, of the code of its methods."""
-    try:
-        return _hash(inspect.getsource(kind).encode())
-    except (OSError, TypeError):
-        functions = (each for each in vars(kind).values() if inspect.isfunction(each))
-        return _hash(repr([_describe_code(each.__code__) for each in functions]).encode())
+def _describe_class(kind: Any, above: frozenset[int]) -> list[Any]:
+    """Return the functions and values of a class."""
+    described = []
+    for name, each in sorted(vars(kind).items()):
+        parts = [each.fget, each.fset] if isinstance(each, property) else [getattr(each, "__func__", each)]
+        if any(inspect.isfunction(part) for part in parts) or not name.startswith("__"):
+            described.append([name, *(describe_values(part, above) for part in parts)])
+    return described
 
 
 def _hash(content: bytes) -> str:

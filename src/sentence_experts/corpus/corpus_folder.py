@@ -453,6 +453,12 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         column = table[each.name]
         if each.name in _IDS:
             column = identifiers(column, f"{name}, column {each.name}")
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if each.name in ("year", "cited_year") and (
+            pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+        ):
+            column = pc.year(column)
         if column.null_count and not each.nullable:
             missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"
             raise InputError(f"{name}: {missing}")

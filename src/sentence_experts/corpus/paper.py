@@ -31,7 +31,7 @@ _TYPES_OF_KIND = {
 }
 _KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name in names.split()}
 # "Smith", "van der Berg" or "Smith and Jones", but no "population stratification in Price".
-_CAPITAL = r"[\w'’.-]*(?-i:[^\W\d_a-z])[\w'’.-]*"
+_CAPITAL = r"(?-i:[a-z\d_'’.-]*[^\W\d_a-z])[\w'’.-]*"
 _PARTICLE = (
     "van|von|vom|vander|de|der|den|des|del|della|dalla|dell['’]|di|du|da|la|le|lo|ter|ten|te|dos|do|el|al|af|av|bin|zu|zur|"
     "zum|st|['’]t|and|&|y|e"

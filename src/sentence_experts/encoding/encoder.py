@@ -53,6 +53,11 @@ class BatchEncoder:
             raise UsageError(
                 "`batch_size` has no effect here: the batches of an ONNX graph are cut by tokens"
             )
+        if "encode" in vars(model):
+            raise UsageError(
+                "`encode` of the model was replaced in memory, and would not be called: put what it does into "
+                "a module of the model, or into a subclass"
+            )
         self.model: Any = model
         self.batch_size, self._name = batch_size, name
         self._warned = False

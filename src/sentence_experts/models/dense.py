@@ -6,6 +6,7 @@ mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,13 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.transformers import attention_of, check_plain_layers, check_settings_kept
+from sentence_experts.compat.torch import LightMeta
+from sentence_experts.compat.transformers import (
+    attention_of,
+    check_plain_layers,
+    check_settings_kept,
+    is_of_library,
+)
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
@@ -186,6 +193,7 @@ def _make_dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[R
     routed = encoder.routed_model
     routed.check_whole("made dense")
     check_plain_layers(encoder, routed)
+    check_structure(routed)
     dense: Any = AutoModel.from_config(_make_dense_config(encoder), **pooler_option(routed))
     check_settings_kept(routed, dense)
     family = family_of(routed.config.model_type)
@@ -259,6 +267,33 @@ def mean_weight(weights: Mapping[str, Tensor], name: str, shares: Shares) -> Ten
 def pooler_option(model: Any) -> dict[str, bool]:
     """Return the keyword that builds a model of this class with or without a pooler, as `model` is."""
     return {"add_pooling_layer": model.pooler is not None} if hasattr(model, "pooler") else {}
+
+
+def check_structure(model: Any) -> None:
+    """Check that a model has the layers that its class builds of its config, as a new one will be built.
+
+    Raises:
+        UsageError: a layer was replaced, added or left out in memory, or the class is the user's own.
+    """
+    kind: Any = type(model)
+    if not is_of_library(kind):
+        raise UsageError(
+            f"the transformer is of the class {kind.__qualname__}, of which no new model would be built: take "
+            "one of transformers"
+        )
+    with torch.device("meta"), LightMeta():
+        stock = kind(copy.deepcopy(model.config), **pooler_option(model))
+    there, built = (
+        {name: type(layer) for name, layer in each.named_modules() if ".experts." not in name}
+        for each in (model, stock)
+    )
+    for name in (*there, *built):
+        if there.get(name) is not built.get(name):
+            one, other = (getattr(each.get(name), "__qualname__", "missing") for each in (there, built))
+            raise UsageError(
+                f"the layer {name!r} is {one}, and by the model's config, of which the new model would be built, "
+                f"{other}: take the model before that was changed"
+            )
 
 
 def with_transformer(

@@ -37,7 +37,8 @@ _WORD = re.compile(r"\w+")
 _TAIL = re.compile(r"(?<=\w)['’](?:[stdm]|ll|re|ve)\b", re.IGNORECASE)  # of "it's" and "we've"
 # "I" is a pronoun before these.
 _LETTER = re.compile(
-    r"\b(\w+)[ -]+(?=([AI])\b(?!['’]| +(?:am|have|had|do|did|can|could|will|would|should|may|might|must)\b))"
+    r"\b(\w+)[\s-]+\(?"
+    r"(?=([AI])\b(?!['’]| +(?:am|have|had|do|did|can|could|will|would|should|may|might|must)\b))"
 )
 _WHOLE_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _MIN_LETTERS, _MAX_LETTERS = 3, 80

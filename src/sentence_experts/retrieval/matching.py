@@ -102,7 +102,8 @@ def _are_unlike(authors: Sequence[str] | None, others: Sequence[str] | None) -> 
             {*re.findall(r"\w{2,}", family or name)} for family, name in zip(families, names, strict=True)
         ]
         return bool(words[0] and words[1]) and words[0].isdisjoint(words[1])
-    if letters_of(families[0]) == letters_of(families[1]):
+    one, other = (sorted(re.findall(r"\w+", name)) for name in names)
+    if one == other or letters_of(families[0]) == letters_of(families[1]):
         return False
     one, other = (re.findall(r"\w+", re.sub("['’]", "", family)) for family in families)
     one, other = ([word for word in each if word not in _PARTICLES] or each for each in (one, other))

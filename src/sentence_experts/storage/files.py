@@ -188,11 +188,12 @@ def check_listed(folder: Path, hidden: str | None) -> None:
 def walk_files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, also in folders that are links, unless they lead back upwards.
 
-    Inside each folder that is a link, others that are links are followed once only: folders that lead to each
-    other have too many paths.
+    Inside each folder that is a link, others that are links are followed once only, and not to folders that
+    are walked anyway: folders that lead to each other have too many paths.
     """
+    root = os.path.realpath(folder)
     # Path -> the real folders above it, and what was followed inside the first link above it, if any.
-    above: dict[str, tuple[set[str], set[str] | None]] = {str(folder): ({os.path.realpath(folder)}, None)}
+    above: dict[str, tuple[set[str], set[str] | None]] = {str(folder): ({root}, None)}
     for parent, folders, names in os.walk(folder, followlinks=True):
         yield from (Path(parent, name) for name in names)
         places, followed = above.pop(parent)
@@ -201,7 +202,8 @@ def walk_files(folder: Path) -> Iterator[Path]:
         for name in inner:
             path = os.path.join(parent, name)
             real, is_link, known = os.path.realpath(path), os.path.islink(path), followed
-            if real in places or (is_link and known is not None and real in known):
+            is_again = is_link and known is not None and (real in known or real.startswith(root + os.sep))
+            if real in places or is_again:
                 continue
             if is_link:
                 known = set() if known is None else known

@@ -197,6 +197,36 @@ def test_functions_in_the_place_of_others_count_however_they_are_put_there(model
     assert len(hashes) == 5
 
 
+SIGN = 1.0
+
+
+def signed(vectors: torch.Tensor) -> torch.Tensor:
+    return SIGN * vectors
+
+
+def test_what_own_classes_and_functions_use_counts(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Built(Power):
+        factor = 1.0
+
+    model.append(Built(1.0))
+    known = model[0].auto_model.embeddings.forward
+    model[0].auto_model.embeddings.forward = torch.no_grad()(
+        lambda *args, **kwargs: signed(known(*args, **kwargs))
+    )
+    linear = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Tanh())
+    model[-1].register_forward_hook(lambda *_: linear and None)
+    hashes = [fingerprint_of(model)]
+    for change in (
+        lambda: monkeypatch.setattr(Power, "forward", lambda self, features: features),
+        lambda: monkeypatch.setattr(Built, "factor", 2.0),
+        lambda: monkeypatch.setattr(sys.modules[__name__], "SIGN", -1.0),
+        lambda: linear.__setitem__(1, torch.nn.ReLU()),
+    ):
+        change()
+        hashes.append(fingerprint_of(model))
+    assert len({*hashes}) == 5
+
+
 def test_classes_of_installed_packages_are_the_same_in_use(model: Any) -> None:
     model.append(type("Linear8bit", (Power,), {"__module__": np.__name__ + ".linalg"})(1.0))
     model.encode(["rice"])
@@ -211,8 +241,9 @@ def test_classes_of_installed_packages_are_the_same_in_use(model: Any) -> None:
         (torch.tanh, torch.relu), (partial(len, 1), partial(len, 2)), (torch.float16, torch.float32),
         (SimpleNamespace(values=[1, 2]), SimpleNamespace(values=[9])), (Power(1.0), Power(2.0)),
         (SimpleNamespace(_scale=2.0), SimpleNamespace(_scale=9.0)), (torch.tensor(1.0), torch.tensor(2.0)),
-        (re.compile("a"), re.compile("b")), (range(2), range(3)), (Path("a"), Path("b")), ({1: 2}, {2: 1}),
-        ([torch.nn.Linear(1, 1)], [torch.nn.Linear(1, 1)]),
+        (re.compile("a" * 300), re.compile("a" * 301)), (torch.arange(8.0)[::2], torch.arange(8.0)[1::2]),
+        (np.array(1, object), np.array(2, object)), (range(2), range(3)), (Path("a"), Path("b")),
+        ({1: 2}, {2: 1}), ([torch.nn.Linear(1, 1)], [torch.nn.Linear(1, 1)]),
     ],
 )  # fmt: skip
 def test_values_are_told_apart(one: Any, other: Any) -> None:

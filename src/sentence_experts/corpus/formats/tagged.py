@@ -18,7 +18,7 @@ from sentence_experts.table_files import named_separator
 GAP = r"[ \t\xa0]{1,3}"
 # "ER - negative" and "ER - 45% were" continue an abstract.
 RIS_LINE = re.compile(
-    rf"(?!ER{GAP}-[ \t\xa0]*(?:[^\s\d]|\d\S*\s+[^\W\d]{{3}}))([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$"
+    rf"(?!ER{GAP}-[ \t\xa0]*(?![\d./:()-]*(?: of \d+)?\s*$)\S)([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$"
 )
 NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
 # Files that were joined where the first had no line break at its end.

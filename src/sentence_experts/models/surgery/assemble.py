@@ -28,6 +28,7 @@ from sentence_experts.models.architectures.registration import config_class_of, 
 from sentence_experts.models.architectures.routed_block import initialize_routers
 from sentence_experts.models.dense import (
     Shares,
+    check_structure,
     mean_weight,
     pooler_option,
     weighted_mean,
@@ -126,6 +127,7 @@ def with_experts(
     """
     old = transformer_of(encoder)
     check_plain_layers(encoder, old)
+    check_structure(old)
     config: Any = old.config
     has_experts = config.model_type in MODEL_TYPES
     family = family_of(config.model_type) if has_experts else family_of_base(config.model_type)
