@@ -278,8 +278,8 @@ def check_structure(model: Any) -> None:
     kind: Any = type(model)
     if not is_of_library(kind):
         raise UsageError(
-            f"the transformer is of the class {kind.__qualname__}, of which no new model would be built: take "
-            "one of transformers"
+            f"the transformer is of the class {kind.__qualname__}, of which no new model would be built: "
+            "take one of transformers"
         )
     with torch.device("meta"), LightMeta():
         stock = kind(copy.deepcopy(model.config), **pooler_option(model))
@@ -291,8 +291,8 @@ def check_structure(model: Any) -> None:
         if there.get(name) is not built.get(name):
             one, other = (getattr(each.get(name), "__qualname__", "missing") for each in (there, built))
             raise UsageError(
-                f"the layer {name!r} is {one}, and by the model's config, of which the new model would be built, "
-                f"{other}: take the model before that was changed"
+                f"the layer {name!r} is {one}, and by the model's config, of which the new model would be "
+                f"built, {other}: take the model before that was changed"
             )
 
 
