@@ -135,8 +135,9 @@ def test_tables_in_memory_have_the_kinds_and_abstracts_of_an_import() -> None:
 def test_dates_in_the_place_of_years_are_years(kind: pa.DataType) -> None:
     days = pa.chunked_array([pa.array([date(2001, 12, 31), None], pa.date32())])
     days = days.dictionary_encode() if pa.types.is_dictionary(kind) else days.cast(kind)
-    corpus = CorpusFolder.of(pa.table({"paper_id": ["a", "b"], "title": ["Rice", "Oak"], "year": days}))
-    assert corpus.to_pandas()["year"].tolist()[0] == 2001
+    for name in ("year", "Year"):
+        corpus = CorpusFolder.of(pa.table({"paper_id": ["a", "b"], "title": ["Rice", "Oak"], name: days}))
+        assert corpus.to_pandas()["year"].tolist()[0] == 2001
 
 
 def test_columns_that_differ_in_case_are_refused() -> None:

@@ -176,6 +176,11 @@ def test_titles_of_retracted_papers(title: str | None, retracted: bool) -> None:
     assert is_retracted(Paper(title=title)) is retracted
 
 
+def test_a_type_marks_retracted_papers() -> None:
+    for name, retracted in (("Retracted Publication", True), ("Retraction of Publication", False)):
+        assert is_retracted(Paper(title="Rice", article_type=f"Journal Article; {name}")) is retracted
+
+
 def test_titles_mark_retracted_papers_in_every_format(tmp_path: Path) -> None:
     ris = "TY  - JOUR\nTI  - RETRACTED: Roots of rice\nDO  - 10.1000/a\nER  - \n"
     (tmp_path / "library.ris").write_text(ris)

@@ -40,6 +40,14 @@ def test_a_class_that_each_text_tells_is_seen() -> None:
     assert roc_auc(measure_text_free(table(labels, texts), None, 0), EACH_TEXT) > 0.9
 
 
+def test_a_text_is_not_known_from_the_text_beside_it() -> None:
+    """As in paraphrases, the two texts are nearly the same; the class is a coin's."""
+    rng = np.random.default_rng(0)
+    texts = [(text, f"{text} indeed") for text in (random_text(rng) for _ in range(400))]
+    labels = rng.permutation([0, 1] * 200).tolist()
+    assert abs(roc_auc(measure_text_free(table(labels, texts), None, 0), EACH_TEXT) - 0.5) < 0.08
+
+
 def test_a_text_is_not_known_from_its_other_pairs() -> None:
     # Every text is of one class alone, and says nothing about that of others.
     rng = np.random.default_rng(1)

@@ -11,6 +11,7 @@ from threading import RLock, get_ident
 from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -21,7 +22,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils.loading_report import LoadStateDictInfo
 from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
-from sentence_experts.compat.values import describe_tensor, describe_values, is_installed
+from sentence_experts.compat.values import Known, describe_tensor, describe_values, is_installed
 from sentence_experts.errors import UsageError
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
@@ -63,21 +64,26 @@ def set_attention(config: Any, name: str | None) -> None:
 def describe_layers(model: Any) -> list[list[Any]]:
     """Return the config of a model's transformer, and the name, class, settings and hooks of each layer.
 
-    None of it is a weight. Of experts, which come and go, only hooks, adapters and replaced functions count.
-    Of classes and functions of the user's own, all that they hold and their code count (`describe_values`).
+    None of it is a weight. Of classes and functions of the user's own, all that they hold and their code
+    count (`describe_values`).
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
     described = [["config", _describe_config(model[0])]]
-    layers = frozenset(map(id, model.modules()))
-    for name, layer in model.named_modules():
+    every = dict(_name_layers(model))
+    layers = {id(layer): layer for layer in every.values()}
+    for name, layer in every.items():
         adapters = _describe_adapters(layer) if peft else []
         hooks, own = _describe_hooks(layer, layers), _describe_own(layer, layers)
-        if ".experts." not in name:
-            kind, settings = type(layer).__qualname__, _list_settings(layer)
-            described.append([name, kind, layer.extra_repr(), hooks, *adapters, *own, *settings])
-        elif adapters or hooks or own:
-            described.append([name, hooks, *adapters, *own])
+        kind, settings = type(layer).__qualname__, _list_settings(layer)
+        described.append([name, kind, layer.extra_repr(), hooks, *adapters, *own, *settings])
     return described
+
+
+def _name_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the layers of a model by name, also those of experts that wait without weights."""
+    for name, layer in model.named_modules():
+        waiting = vars(layer).get("expert")
+        yield from [(name, layer)] if waiting is None else waiting.named_modules(prefix=name)
 
 
 def _describe_config(module: Any) -> dict[str, Any]:
@@ -92,27 +98,27 @@ def _describe_config(module: Any) -> dict[str, Any]:
     }
 
 
-def _describe_own(layer: torch.nn.Module, layers: frozenset[int]) -> list[Any]:
+def _describe_own(layer: torch.nn.Module, layers: Known) -> list[Any]:
     """Describe what a layer has of the user's own: its class with all that it holds, or replaced functions.
 
-    `layers` are the ids of the model's layers, which are described by themselves.
+    `layers` are the model's layers, by their ids, which are described by themselves.
     """
     kind = type(layer)
     if not is_of_library(kind, _REMOTE):
         if is_installed(kind):  # such as a quantized layer, which keeps states
             settings = _plain_settings(layer)
-            replaced = [describe_values(vars(layer)[name], layers) for name in _list_replaced(layer)]
+            replaced = [describe_values(vars(layer)[name], {**layers}) for name in _list_replaced(layer)]
             return [settings, *replaced] if settings or replaced else []
-        about = describe_values(layer, layers - {id(layer)}, weights=False)
-        return [about, describe_values(dict(_list_buffers(layer)))]
-    return [describe_values(vars(layer)[name], layers) for name in _list_replaced(layer)]
+        others = {key: each for key, each in layers.items() if each is not layer}
+        return [describe_values(layer, others, weights=False), describe_values(dict(_list_buffers(layer)))]
+    return [describe_values(vars(layer)[name], {**layers}) for name in _list_replaced(layer)]
 
 
-def _describe_hooks(layer: torch.nn.Module, layers: frozenset[int]) -> list[Any]:
+def _describe_hooks(layer: torch.nn.Module, layers: Known) -> list[Any]:
     """Return the names of the hooks of a layer, and of the user's own what they do."""
     hooks = (*layer._forward_pre_hooks.values(), *layer._forward_hooks.values())
     own = (each for each in hooks if not is_of_library(each, _REMOTE))
-    return [*_list_hooks(layer), *(describe_values(each, layers) for each in own)]
+    return [*_list_hooks(layer), *(describe_values(each, {**layers}) for each in own)]
 
 
 def _list_replaced(layer: torch.nn.Module) -> list[str]:
@@ -215,8 +221,9 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
         UsageError: the encoder, or its transformer, has such layers.
     """
     for kind in type(encoder).__mro__:
-        own = [name for name, each in vars(kind).items() if inspect.isfunction(each) and name != "__init__"]
-        if own and not (is_of_library(kind) or kind is object):
+        own = [name for name in vars(kind) if name == "__call__" or not name.startswith("__")]
+        own = [name for name in own if hasattr(SentenceTransformer, name)]
+        if own and not (is_of_library(kind) or kind in SentenceTransformer.__mro__):
             raise UsageError(
                 f"the model's class {kind.__qualname__} has functions of its own ({own[0]}), which the new "
                 "model would not have: take a SentenceTransformer of the same modules"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
 import logging
 import re
 from enum import Enum
 from functools import partial
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,12 @@ _OF_MODELS = {
     *("config", "default_prompt_name", "generation_config", "gradient_checkpointing", "model_card_data"),
     *("name_or_path", "prompts", "similarity_fn_name", "truncate_dim", "warnings_issued"),
 }
-_NO_IDS = frozenset[int]()
+
+# The ids of what was described before, and the objects, which keep their ids while they are here.
+Known = dict[int, Any]
 
 
-def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool = True) -> Any:
+def describe_values(value: Any, known: Known | None = None, weights: bool = True) -> Any:
     """Return what tells a value from others, as plain JSON: the same in every process.
 
     Functions are told by their code, defaults, closures and the globals that they use; objects by their
@@ -36,9 +39,10 @@ def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool =
 
     Args:
         value: the value.
-        above: ids of objects that are described elsewhere, such as what holds the value.
+        known: objects that are described elsewhere; those that are met are added.
         weights: whether the weights of a layer count.
     """
+    known = {} if known is None else known
     if isinstance(value, torch.Tensor):
         return describe_tensor(value)
     if isinstance(value, np.generic):
@@ -47,40 +51,51 @@ def describe_values(value: Any, above: frozenset[int] = _NO_IDS, weights: bool =
         return _hash(f"{value.dtype} {value.shape}".encode() + value.tobytes())
     if value is None or isinstance(value, _PLAIN):
         return repr(value)
-    if id(value) in above:
-        return "described elsewhere"
-    above = above | {id(value)}
-    if isinstance(value, set | frozenset):
-        return sorted(str(describe_values(each, above)) for each in value)
-    if isinstance(value, np.ndarray):
-        return describe_values(value.tolist(), above)
-    if isinstance(value, list | tuple):
-        return [describe_values(each, above) for each in value]
-    if isinstance(value, dict):
-        return [[describe_values(name, above), describe_values(each, above)] for name, each in value.items()]
+    if isinstance(value, frozenset):
+        return sorted(str(describe_values(each, known)) for each in value)
+    if isinstance(value, tuple):
+        return [describe_values(each, known) for each in value]
     if isinstance(value, re.Pattern):
-        return [value.pattern, value.flags]
+        return [repr(value.pattern), value.flags]
     if isinstance(value, logging.Logger):  # which knows all others
         return value.name
+    if id(value) in known:
+        return "described elsewhere"
+    known[id(value)] = value
+    if isinstance(value, set):
+        return sorted(str(describe_values(each, known)) for each in value)
+    if isinstance(value, np.ndarray):
+        return describe_values(value.tolist(), known)
+    if isinstance(value, list):
+        return [describe_values(each, known) for each in value]
+    if isinstance(value, dict):
+        return [[describe_values(name, known), describe_values(each, known)] for name, each in value.items()]
     if isinstance(value, partial):
-        return describe_values([value.func, value.args, value.keywords], above)
+        return describe_values((value.func, value.args, value.keywords), known)
+    return _describe_object(value, known, weights)
+
+
+def _describe_object(value: Any, known: Known, weights: bool) -> Any:
+    """Describe a function, a class or an object."""
     function = getattr(value, "__func__", value)
     function = function if hasattr(function, "__code__") else getattr(function, "__wrapped__", function)
     if isinstance(code := getattr(function, "__code__", None), CodeType):
         cells = [_content(cell) for cell in function.__closure__ or ()]
-        own = [function.__defaults__, function.__kwdefaults__, cells, getattr(value, "__self__", None)]
-        own.append({name: function.__globals__[name] for name in _used_globals(code, function.__globals__)})
-        return [_describe_code(code), describe_values(own, above)]
+        used = {name: function.__globals__[name] for name in _used_globals(code, function.__globals__)}
+        own = (function.__defaults__, function.__kwdefaults__, cells, getattr(value, "__self__", None), used)
+        return [_describe_code(code), describe_values(own, known)]
     if inspect.isroutine(value) or isinstance(value, type | ModuleType):
-        return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
+        name = f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
+        is_own = isinstance(value, type) and not is_installed(value)
+        return [name, _describe_class(value, known)] if is_own else name
     kind: Any = type(value)
     if not hasattr(value, "__dict__"):  # a path, a date, ...
         text = repr(value)
         return [kind.__qualname__, "" if " at 0x" in text else text]
-    own = [_describe_class(each, above) for each in kind.__mro__ if not is_installed(each)]
-    settings = [kind.__qualname__, own, _settings_of(value, above)]
+    own_classes = [_describe_class(each, known) for each in kind.__mro__ if not is_installed(each)]
+    settings = [kind.__qualname__, own_classes, _settings_of(value, known)]
     if weights and isinstance(value, torch.nn.Module):
-        settings.append(describe_values([value.state_dict(), dict(value.named_children())], above))
+        settings.append(describe_values((value.state_dict(), dict(value.named_children())), known))
     return settings
 
 
@@ -93,13 +108,18 @@ def describe_tensor(tensor: torch.Tensor) -> str:
     return _hash(about.encode() + flat.view(torch.uint8).numpy().tobytes())
 
 
-def _settings_of(value: Any, above: frozenset[int]) -> dict[str, Any]:
+def _settings_of(value: Any, known: Known) -> dict[str, Any]:
     """Return the attributes of an object; of a whole model the public ones."""
-    is_model = not {base.__name__ for base in type(value).__mro__}.isdisjoint(_MODELS)
+    bases = type(value).__mro__
+    is_model = not {base.__name__ for base in bases}.isdisjoint(_MODELS)
+    is_built_on = isinstance(value, torch.nn.Module) and any(
+        is_installed(base) and base not in (torch.nn.Module, object) for base in bases
+    )
+    left_out = _OF_LAYERS | (_OF_MODELS if is_built_on else set())
     return {
-        name: describe_values(each, above)
+        name: describe_values(each, known)
         for name, each in sorted(vars(value).items())
-        if name not in _OF_LAYERS and not (is_model and (name.startswith("_") or name in _OF_MODELS))
+        if name not in left_out and not (is_model and name.startswith("_"))
     }
 
 
@@ -115,20 +135,34 @@ def is_installed(kind: Any) -> bool:
 _OF_PYTHON = str(inspect.getfile(inspect)).removesuffix("inspect.py")
 
 
-def _used_globals(code: CodeType, known: dict[str, Any]) -> list[str]:
-    """Return the names of globals that code uses: values, and functions of the user's own."""
-    names = {*code.co_names}.intersection(known)
+def _used_globals(code: CodeType, there: dict[str, Any]) -> list[str]:
+    """Return the names of globals that code uses, but for those of installed packages."""
+    loaded = {
+        each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    found = {name for name in names if _is_told(known[name])}.union(
-        *(_used_globals(each, known) for each in inner)
-    )
-    return sorted(found)
+    names = loaded.union(*(_used_globals(each, there) for each in inner))
+    return sorted(name for name in names if name in there and _is_told(there[name]))
+
+
+_VALUES = (
+    *_PLAIN,
+    np.generic,
+    np.ndarray,
+    torch.Tensor,
+    torch.nn.Module,
+    re.Pattern,
+    partial,
+    SimpleNamespace,
+)
 
 
 def _is_told(value: Any) -> bool:
-    if isinstance(value, (list, tuple, dict, set, np.ndarray, torch.Tensor, torch.nn.Module, *_PLAIN)):
+    if isinstance(value, (list, tuple, dict, set, frozenset, *_VALUES)):
         return True
-    return inspect.isfunction(value) and not is_installed(value)
+    if inspect.isroutine(value) or isinstance(value, type) or hasattr(value, "__wrapped__"):
+        return not is_installed(inspect.unwrap(value))
+    return not (isinstance(value, ModuleType) or is_installed(type(value)))
 
 
 def _content(cell: Any) -> Any:
@@ -144,13 +178,13 @@ def _describe_code(code: CodeType) -> list[Any]:
     return [code.co_code.hex(), list(code.co_names), constants, inner]
 
 
-def _describe_class(kind: Any, above: frozenset[int]) -> list[Any]:
+def _describe_class(kind: Any, known: Known) -> list[Any]:
     """Return the functions and values of a class."""
     described = []
     for name, each in sorted(vars(kind).items()):
         parts = [each.fget, each.fset] if isinstance(each, property) else [getattr(each, "__func__", each)]
         if any(inspect.isfunction(part) for part in parts) or not name.startswith("__"):
-            described.append([name, *(describe_values(part, above) for part in parts)])
+            described.append([name, *(describe_values(part, known) for part in parts)])
     return described
 
 

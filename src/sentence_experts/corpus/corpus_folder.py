@@ -435,10 +435,19 @@ def _fits(column: pa.ChunkedArray, field: pa.Field) -> bool:
     if field.name in _IDS:
         return True
     try:
-        column.cast(field.type)
+        _read_years(column, field.name).cast(field.type)
     except (pa.ArrowException, ValueError):
         return False
     return True
+
+
+def _read_years(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of plain values; of dates in the place of years, their years."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_year = name in ("year", "cited_year")
+    is_date = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+    return pc.year(column) if is_year and is_date else column
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
@@ -453,12 +462,7 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         column = table[each.name]
         if each.name in _IDS:
             column = identifiers(column, f"{name}, column {each.name}")
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if each.name in ("year", "cited_year") and (
-            pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
-        ):
-            column = pc.year(column)
+        column = _read_years(column, each.name)
         if column.null_count and not each.nullable:
             missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"
             raise InputError(f"{name}: {missing}")

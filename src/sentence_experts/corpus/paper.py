@@ -209,13 +209,18 @@ def kind_of(paper: Paper) -> str:
     return "retraction" if kind == "article" and paper.retracts else kind
 
 
+_RETRACTED_TYPES = {"retracted publication", "retracted article", "retracted paper", "retracted"}
+
+
 def is_retracted(paper: Paper) -> bool:
     """Return whether its record or its title says that a paper was retracted.
 
     >>> is_retracted(Paper(title="RETRACTED ARTICLE: Roots of rice"))
     True
     """
-    return paper.retracted or _RETRACTED_TITLE.match(paper.title or "") is not None
+    types = re.split(r"\s*[;|,]\s*", (paper.article_type or "").lower().replace("-", " "))
+    marked = paper.retracted or not _RETRACTED_TYPES.isdisjoint(types)
+    return marked or _RETRACTED_TITLE.match(paper.title or "") is not None
 
 
 @dataclass(frozen=True, slots=True)

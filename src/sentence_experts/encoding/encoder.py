@@ -55,8 +55,8 @@ class BatchEncoder:
             )
         if "encode" in vars(model):
             raise UsageError(
-                "`encode` of the model was replaced in memory, and would not be called: put what it does "
-                "into a module of the model, or into a subclass"
+                "`encode` of the model was replaced in memory, and is not called in all cases: put what it "
+                "does into a module of the model, or into a subclass"
             )
         self.model: Any = model
         self.batch_size, self._name = batch_size, name

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sentence_experts.evaluation.scorers import TFIDF_FEATURES, domains_of, rows_of
-from sentence_experts.pairs.splits import fold_texts
+from sentence_experts.pairs.splits import find_components, fold_texts
 from sentence_experts.progress import announce
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def _score_each_text(table: pa.Table) -> Floats:
     """Return the summed log-odds of the class, (pairs,), from each text alone: the two are never compared.
 
     The log-odds of a linked pair are learned from other texts, by logistic regression on TF-IDF: five parts,
-    with all copies of a text (case and punctuation aside) in the same one.
+    with all copies of a text (case and punctuation aside) in the same one, and, where texts are in few pairs
+    each, those that are paired with it.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -83,7 +84,11 @@ def _score_each_text(table: pa.Table) -> Floats:
     folded = np.array(fold_texts(_join_ends(table, "{}")).to_pylist(), dtype=object)
     texts, place = np.unique(folded, return_inverse=True)
     times = np.stack([np.bincount(place[labels == label], minlength=len(texts)) for label in (0, 1)])
-    part = np.random.default_rng(0).permutation(len(texts)) % FOLDS
+    left, right = place.reshape(2, -1)
+    groups = find_components(left, right, len(texts))
+    if np.bincount(groups).max() * FOLDS > len(texts):  # many texts hang together
+        groups = np.arange(len(texts))
+    part = np.random.default_rng(0).permutation(groups.max() + 1)[groups] % FOLDS
     values = np.zeros(len(texts))
     try:
         words = TfidfVectorizer(max_features=TFIDF_FEATURES).fit_transform(texts)

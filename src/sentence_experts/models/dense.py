@@ -32,6 +32,7 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
 from sentence_experts.models.layers.adapters import key_of
+from sentence_experts.models.layers.experts import IdleExpert
 from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
 from sentence_experts.models.pooling import place_of_pooling
@@ -283,11 +284,11 @@ def check_structure(model: Any) -> None:
         )
     with torch.device("meta"), LightMeta():
         stock = kind(copy.deepcopy(model.config), **pooler_option(model))
-    there, built = (
-        {name: type(layer) for name, layer in each.named_modules() if ".experts." not in name}
-        for each in (model, stock)
-    )
+    there, built = ({name: type(layer) for name, layer in each.named_modules()} for each in (model, stock))
+    waiting = {name for name, kind in there.items() if kind is IdleExpert}
     for name in (*there, *built):
+        if any(f"{name}.".startswith(f"{each}.") for each in waiting):
+            continue
         if there.get(name) is not built.get(name):
             one, other = (getattr(each.get(name), "__qualname__", "missing") for each in (there, built))
             raise UsageError(

@@ -202,8 +202,8 @@ def walk_files(folder: Path) -> Iterator[Path]:
         for name in inner:
             path = os.path.join(parent, name)
             real, is_link, known = os.path.realpath(path), os.path.islink(path), followed
-            is_again = is_link and known is not None and (real in known or real.startswith(root + os.sep))
-            if real in places or is_again:
+            inside = real.startswith(root + os.sep) and f"{os.sep}." not in real.removeprefix(root)
+            if real in places or (is_link and known is not None and (inside or real in known)):
                 continue
             if is_link:
                 known = set() if known is None else known

@@ -41,6 +41,7 @@ from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import set_pooling
 from sentence_experts.models.sources import ModelOrigin
+from sentence_experts.models.surgery.add_drop_routes import drop_route
 from sentence_experts.models.surgery.extend import extend
 
 Change = Callable[[Any], object]
@@ -225,6 +226,48 @@ def test_what_own_classes_and_functions_use_counts(model: Any, monkeypatch: pyte
         change()
         hashes.append(fingerprint_of(model))
     assert len({*hashes}) == 5
+
+
+@torch.no_grad()
+def decorated(vectors: torch.Tensor) -> torch.Tensor:
+    return vectors * WEIGHT
+
+
+WEIGHT = np.float32(2)
+data = [1]
+
+
+def test_globals_behind_decorators_count_and_attributes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hook(layer: Any, given: Any, result: Any, pattern: Any = re.compile(rb"a")) -> Any:
+        return decorated(result.data)
+
+    before = json.dumps(describe_values(hook))
+    monkeypatch.setattr(sys.modules[__name__], "data", [2])
+    assert json.dumps(describe_values(hook)) == before
+    monkeypatch.setattr(sys.modules[__name__], "WEIGHT", np.float32(3))
+    assert json.dumps(describe_values(hook)) != before
+
+
+def test_functions_that_call_each_other_are_described_in_time() -> None:
+    space: dict[str, Any] = {}
+    calls = "; ".join(f"f{other}()" for other in range(30))
+    for number in range(30):
+        exec(f"def f{number}(): {calls}", space)
+    assert len(json.dumps(describe_values(space["f0"]))) < 10**6
+
+
+def test_an_activation_of_one_expert_counts_also_while_it_waits(
+    bases: dict[str, SentenceTransformer],
+) -> None:
+    model: Any = extend(bases["bert"], ["a", "b"])
+    before = fingerprint_of(model)
+    model.use_routes(["b"], idle="cpu")
+    assert fingerprint_of(model) == before
+    model.use_routes(["a", "b"])
+    model[0].auto_model.encoder.layer[-1].experts[0].intermediate.intermediate_act_fn = torch.nn.ReLU()
+    assert fingerprint_of(model) != before
+    with pytest.raises(UsageError, match="by the model's config"):
+        drop_route(model, "b")
 
 
 def test_classes_of_installed_packages_are_the_same_in_use(model: Any) -> None:

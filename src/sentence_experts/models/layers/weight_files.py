@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sentence_experts.errors import InputError, brief
 from sentence_experts.models.layers.weight_names import expert_of, owner_of
 from sentence_experts.storage import (
+    RECORD,
     FileState,
     check_unchanged,
     file_state,
@@ -103,6 +104,8 @@ class WeightFiles:
     of_key: Mapping[str, str] = field(default_factory=dict)
     states: dict[str, FileState] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
+    record: FileState | None = None
+    """The state of the folder's record when the model was loaded; None without one."""
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
@@ -119,6 +122,7 @@ class WeightFiles:
         if Path(source).is_dir():
             found = [files._find(name) for name in set(files.of_key.values())]
             files.states = {path: file_state(path) for path in found if path}
+            files.record = _state_of_record(source)
         return files
 
     @property
@@ -208,8 +212,15 @@ class WeightFiles:
             and (folder := Path(self.source)).is_dir()
         ):
             check_unchanged(folder, only=name)
+            if _state_of_record(self.source) != self.record:  # of another model, half of which may be here
+                raise _make_change_error(str(folder / RECORD))
             self.checked.add(name)
         return path
+
+
+def _state_of_record(folder: str) -> FileState | None:
+    record = Path(folder, RECORD)
+    return file_state(record) if record.is_file() else None
 
 
 def _make_change_error(path: str) -> InputError:
