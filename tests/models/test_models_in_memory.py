@@ -304,6 +304,12 @@ def test_routes_are_not_built_on_layers_that_a_copy_would_not_have(
         extend(model, routes=["a"], kind="head")
 
 
+def test_a_class_without_functions_is_no_other(plain_folders: dict[str, Path]) -> None:
+    model = load(plain_folders["bert"], device="cpu")
+    model.__class__ = type("Named", (SentenceTransformer,), {"count": lambda self: 3, "kind": "named"})
+    assert extend(model, routes=["a"], kind="head").routes
+
+
 def test_a_replaced_encode_is_refused_where_it_would_not_be_called(plain_folders: dict[str, Path]) -> None:
     model: Any = load(plain_folders["bert"], device="cpu")
     known = model.encode

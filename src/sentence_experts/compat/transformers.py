@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -73,7 +74,12 @@ def describe_layers(model: Any) -> list[list[Any]]:
     layers = {id(layer): layer for layer in every.values()}
     for name, layer in every.items():
         adapters = _describe_adapters(layer) if peft else []
-        hooks, own = _describe_hooks(layer, layers), _describe_own(layer, layers)
+        try:
+            hooks, own = _describe_hooks(layer, layers), _describe_own(layer, layers)
+        except RecursionError as error:
+            raise UsageError(
+                f"what the layer {name!r} ({type(layer)}) holds is too deep to be told"
+            ) from error
         kind, settings = type(layer).__qualname__, _list_settings(layer)
         described.append([name, kind, layer.extra_repr(), hooks, *adapters, *own, *settings])
     return described
@@ -82,7 +88,7 @@ def describe_layers(model: Any) -> list[list[Any]]:
 def _name_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield the layers of a model by name, also those of experts that wait without weights."""
     for name, layer in model.named_modules():
-        waiting = vars(layer).get("expert")
+        waiting = vars(layer).get("expert") if is_of_library_name(type(layer).__module__) else None
         yield from [(name, layer)] if waiting is None else waiting.named_modules(prefix=name)
 
 
@@ -212,6 +218,9 @@ def _describe_adapters(layer: Any) -> list[Any]:
     return [layer.disable_adapters, [*layer.active_adapters], [*layer.merged_adapters], scales]
 
 
+_FUNCTIONS = (FunctionType, property, classmethod, staticmethod)
+
+
 def check_plain_layers(encoder: Any, transformer: Any) -> None:
     """Check that a copy of a model's weights is the model.
 
@@ -221,7 +230,9 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
         UsageError: the encoder, or its transformer, has such layers.
     """
     for kind in type(encoder).__mro__:
-        own = [name for name in vars(kind) if name == "__call__" or not name.startswith("__")]
+        own = [
+            name for name, each in vars(kind).items() if isinstance(each, _FUNCTIONS) and name != "__init__"
+        ]
         own = [name for name in own if hasattr(SentenceTransformer, name)]
         if own and not (is_of_library(kind) or kind in SentenceTransformer.__mro__):
             raise UsageError(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedConfig
 
 _PLAIN = (
     *(bool, int, float, complex, str, bytes, Enum, range, slice),
@@ -52,7 +53,7 @@ def describe_values(value: Any, known: Known | None = None, weights: bool = True
     if value is None or isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, frozenset):
-        return sorted(str(describe_values(each, known)) for each in value)
+        return sorted(str(describe_values(each, {**known})) for each in value)
     if isinstance(value, tuple):
         return [describe_values(each, known) for each in value]
     if isinstance(value, re.Pattern):
@@ -60,10 +61,10 @@ def describe_values(value: Any, known: Known | None = None, weights: bool = True
     if isinstance(value, logging.Logger):  # which knows all others
         return value.name
     if id(value) in known:
-        return "described elsewhere"
+        return f"described elsewhere: {[*known].index(id(value))}"
     known[id(value)] = value
-    if isinstance(value, set):
-        return sorted(str(describe_values(each, known)) for each in value)
+    if isinstance(value, set):  # in no order
+        return sorted(str(describe_values(each, {**known})) for each in value)
     if isinstance(value, np.ndarray):
         return describe_values(value.tolist(), known)
     if isinstance(value, list):
@@ -110,16 +111,12 @@ def describe_tensor(tensor: torch.Tensor) -> str:
 
 def _settings_of(value: Any, known: Known) -> dict[str, Any]:
     """Return the attributes of an object; of a whole model the public ones."""
-    bases = type(value).__mro__
-    is_model = not {base.__name__ for base in bases}.isdisjoint(_MODELS)
-    is_built_on = isinstance(value, torch.nn.Module) and any(
-        is_installed(base) and base not in (torch.nn.Module, object) for base in bases
-    )
-    left_out = _OF_LAYERS | (_OF_MODELS if is_built_on else set())
+    is_model = not {base.__name__ for base in type(value).__mro__}.isdisjoint(_MODELS)
     return {
         name: describe_values(each, known)
         for name, each in sorted(vars(value).items())
-        if name not in left_out and not (is_model and name.startswith("_"))
+        if name not in _OF_LAYERS and not (is_model and (name.startswith("_") or name in _OF_MODELS))
+        if not isinstance(each, PreTrainedConfig)  # which counts elsewhere
     }
 
 

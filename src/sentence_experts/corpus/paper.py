@@ -218,7 +218,8 @@ def is_retracted(paper: Paper) -> bool:
     >>> is_retracted(Paper(title="RETRACTED ARTICLE: Roots of rice"))
     True
     """
-    types = re.split(r"\s*[;|,]\s*", (paper.article_type or "").lower().replace("-", " "))
+    stated = re.split(r"[;|,/]", (paper.article_type or "").lower())
+    types = {re.sub(r"[^a-z]+", " ", each).strip() for each in stated}
     marked = paper.retracted or not _RETRACTED_TYPES.isdisjoint(types)
     return marked or _RETRACTED_TITLE.match(paper.title or "") is not None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -286,8 +287,8 @@ def check_structure(model: Any) -> None:
         stock = kind(copy.deepcopy(model.config), **pooler_option(model))
     there, built = ({name: type(layer) for name, layer in each.named_modules()} for each in (model, stock))
     waiting = {name for name, kind in there.items() if kind is IdleExpert}
-    for name in (*there, *built):
-        if any(f"{name}.".startswith(f"{each}.") for each in waiting):
+    for name in {**there, **built}:
+        if not waiting.isdisjoint((name, *(name[: dot.start()] for dot in re.finditer(r"\.", name)))):
             continue
         if there.get(name) is not built.get(name):
             one, other = (getattr(each.get(name), "__qualname__", "missing") for each in (there, built))

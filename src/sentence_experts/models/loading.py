@@ -186,7 +186,13 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     from sentence_experts.compat.torch import LightMeta
     from sentence_experts.models.files.complete import check_weights, transformers_of
-    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, shared_part
+    from sentence_experts.models.layers.weight_files import (
+        INDEX,
+        WEIGHTS,
+        WeightFiles,
+        hash_record,
+        shared_part,
+    )
 
     try:
         content, _ = PreTrainedConfig.get_config_dict(place, **config.hub)
@@ -209,6 +215,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
         from sentence_experts.models.encoder import ExpertEncoder
 
         kind = ExpertEncoder
+    record = hash_record(place)  # before anything is read
     with check_weights(place) as loaded, LightMeta(), files as folder:
         model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)
@@ -218,6 +225,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     elif config.partial or any((Path(place) / name).is_file() for name in (WEIGHTS, INDEX)):
         residency = model.routed_model.residency
         residency.files = WeightFiles.find(place, **config.hub)
+        residency.files.record = record
         if config.partial:
             residency.check_files()
     return model  # type: ignore[no-any-return]

@@ -248,6 +248,24 @@ def test_globals_behind_decorators_count_and_attributes_do_not(monkeypatch: pyte
     assert json.dumps(describe_values(hook)) != before
 
 
+def test_which_of_several_values_is_meant_counts() -> None:
+    tables = {"a": {"x": 1}, "b": {"x": 2}}
+    one, other = (SimpleNamespace(tables=tables, used=tables[name]) for name in "ab")
+    assert describe_values(one) != describe_values(other)
+
+
+def test_settings_of_layers_that_build_on_others_count(model: Any) -> None:
+    class Pooled(type(model[1])):  # type: ignore[misc]
+        config: Any
+        expert = "biology"
+
+    model[1].__class__ = Pooled
+    model[1].config = {"threshold": 1}
+    before = fingerprint_of(model)
+    model[1].config["threshold"] = 2
+    assert fingerprint_of(model) != before
+
+
 def test_functions_that_call_each_other_are_described_in_time() -> None:
     space: dict[str, Any] = {}
     calls = "; ".join(f"f{other}()" for other in range(30))

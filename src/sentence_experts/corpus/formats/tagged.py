@@ -17,7 +17,7 @@ from sentence_experts.table_files import named_separator
 # Some programs write one space before the hyphen, and editors other spaces.
 GAP = r"[ \t\xa0]{1,3}"
 # "ER - negative" and "ER - 45% were" continue an abstract.
-_NUMBERS = r"[\d\s./:,;()\[\]-]*(?:[oO][fF] [\d,]+)?\s*$"  # that some programs write behind ER
+_NUMBERS = r"[\d\s./:,;()\[\]-]*(?:[oO][fF] [\d,]+\s*)?$"  # that some programs write behind ER
 RIS_LINE = re.compile(rf"(?!ER{GAP}-[ \t\xa0]*(?!{_NUMBERS})\S)([A-Z][A-Z0-9]){GAP}-(?:[ \t\xa0](.*))?$")
 NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
 # Files that were joined where the first had no line break at its end.

@@ -24,6 +24,7 @@ from sentence_experts.storage import (
     file_state,
     read_json,
     replacing,
+    sha256_file,
     temporary_folder,
     write_json,
 )
@@ -104,8 +105,8 @@ class WeightFiles:
     of_key: Mapping[str, str] = field(default_factory=dict)
     states: dict[str, FileState] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
-    record: FileState | None = None
-    """The state of the folder's record when the model was loaded; None without one."""
+    record: str | None = None
+    """The hash of the folder's record when the model was loaded; None without one."""
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
@@ -122,7 +123,7 @@ class WeightFiles:
         if Path(source).is_dir():
             found = [files._find(name) for name in set(files.of_key.values())]
             files.states = {path: file_state(path) for path in found if path}
-            files.record = _state_of_record(source)
+            files.record = hash_record(source)
         return files
 
     @property
@@ -212,15 +213,16 @@ class WeightFiles:
             and (folder := Path(self.source)).is_dir()
         ):
             check_unchanged(folder, only=name)
-            if _state_of_record(self.source) != self.record:  # of another model, half of which may be here
+            if hash_record(self.source) != self.record:  # of another model, half of which may be here
                 raise _make_change_error(str(folder / RECORD))
             self.checked.add(name)
         return path
 
 
-def _state_of_record(folder: str) -> FileState | None:
+def hash_record(folder: str) -> str | None:
+    """Return the hash of a folder's record; None without one."""
     record = Path(folder, RECORD)
-    return file_state(record) if record.is_file() else None
+    return sha256_file(record) if record.is_file() else None
 
 
 def _make_change_error(path: str) -> InputError:
