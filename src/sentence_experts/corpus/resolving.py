@@ -208,7 +208,7 @@ def _report_shared_id(
         )
     logger.warning(
         f"ids ({number:,}) have unlike titles in two tables, such as {own!r} in {tables}, {titles}: they are "
-        f"taken for one paper each, whose title was corrected; if they are two, {advice}"
+        f"taken for one paper each, unless a DOI or PMID says otherwise; if they are two, {advice}"
     )
 
 
