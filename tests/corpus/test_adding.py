@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -239,10 +240,60 @@ def test_tables_that_give_one_id_to_different_papers_are_no_corpus(
     many = [{"id": str(n), "title": f"Cells {n} of rats"} for n in range(3, 9)]
     whole = import_corpus(papers=[*table, *many], out=tmp_path / "whole")
     add_to_corpus(whole, papers=[other[0], *many])
-    assert "ids (1) have unlike titles in two tables, such as '1'" in caplog.text, "of seven ids"
+    assert "ids (1) name different papers in two tables" in caplog.text, "of seven ids"
     corrected = [{"id": "1", "title": "Sleep and memories", "abstract": "They sleep."}, *other[1:]]
     grown = add_to_corpus(tmp_path / "corpus", papers=corrected)
     assert [row["abstract"] for row in papers(grown)][:2] == ["They sleep.", None]
+
+
+_OWN = [("1", "Sleep and memory"), ("2", "Roots of rice"), ("3", "Iron at sea")]
+
+
+@pytest.mark.parametrize(
+    "stated", [(None, "doi"), ("doi", None), ("pmid", "doi"), ("pmcid", "pmid"), (None, "pmid")]
+)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_own_id_gains_a_doi_in_another_table(
+    tmp_path: Path, stated: tuple[str | None, str | None], at_once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = {"doi": "10.1234/a{}", "pmid": "900{}", "pmcid": "PMC800{}"}
+    first, second = (
+        [
+            {"id": own, "title": title} | ({kind: values[kind].format(own)} if kind else {})
+            for own, title in _OWN
+        ]
+        for kind in stated
+    )
+    second[0]["title"] = "Sleep, and memory."
+    citations = [{"citing": "1", "cited": "2"}]
+    if at_once:
+        for name, rows in (("a", first), ("b", second)):
+            pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+        corpus = import_corpus([tmp_path / "a.csv", tmp_path / "b.csv"], citations=citations)
+    else:
+        corpus = add_to_corpus(import_corpus(papers=first, citations=citations), papers=second)
+    rows = papers(corpus)
+    assert len(rows) == len(_OWN)
+    for kind in filter(None, stated):
+        assert all(row[kind] for row in rows)
+    cited = corpus.to_pandas("citations")
+    assert {cited["citing"][0], cited["cited"][0]} == {
+        row["paper_id"] for row in rows if row["title"] != "Iron at sea"
+    }
+    assert "name different papers" not in caplog.text
+
+
+def test_an_own_id_with_two_dois_is_two_papers(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = (
+        [{"id": own, "title": title, "doi": f"10.1234/{x}{own}"} for own, title in _OWN] for x in "ab"
+    )
+    corpus = add_to_corpus(import_corpus(papers=first), papers=second)
+    assert len(papers(corpus)) == 2 * len(_OWN)
+    assert "ids (3) name different papers in two tables, by their titles, DOIs or PMIDs" in caplog.text
+    # Row numbers of other papers, most of whose titles are unlike, are refused; a few are other papers.
+    bare = [{"id": own, "title": title} for own, title in _OWN]
+    other = [bare[0] | {"title": "Wheat, barley and drought in Iran", "doi": "10.1234/c"}, *bare[1:]]
+    assert len(papers(add_to_corpus(import_corpus(papers=bare), papers=other))) == len(_OWN) + 1
 
 
 @pytest.mark.parametrize("prefix", ["10.1234/", "own-"])

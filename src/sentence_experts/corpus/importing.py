@@ -255,7 +255,7 @@ def add_to_corpus(
         merged = _build(place, read, config)
     old, new = (each.manifest["counts"]["papers"] for each in (before, merged))
     logger.info(f"{folder}: {new:,} papers, {old:,} before")
-    if again := _count_other_records(merged) - others:
+    if (again := _count_other_records(merged) - others) > 0:
         logger.warning(
             f"{folder}: {again:,} records more are of papers that have another; the fuller one counts, of "
             f"equals not always the new one ({merged.rejected.name} names them); to take corrections, import "

@@ -144,8 +144,28 @@ def _is_own_id(column: str) -> str:
     return f"{column} NOT LIKE 'text:%' AND {column} NOT LIKE 'file:%'"
 
 
-# The first of the users' own ids that sources give to works of unlike titles, how many there are, and whether
-# most shared ones are such.
+_UNLIKE = "levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))"
+
+# A table may give an own id a DOI or PMID that another one, such as an earlier version of it, did not have.
+# The identifiers of records with one own id and titles alike are put together, unless two of them differ.
+_OWN_IDS_TO_JOIN = f"""
+    SELECT other FROM record_ids WHERE {_is_own_id("other")}
+    GROUP BY other HAVING count(DISTINCT {_KEY}) > 1"""
+_JOIN_BY_OWN_IDS = f"""
+    CREATE OR REPLACE TABLE record_ids AS
+    WITH named AS (
+        SELECT r.*, p.title FROM record_ids r JOIN valid_papers p USING (spot)
+        WHERE r.other IN ({_OWN_IDS_TO_JOIN})
+    ), joined AS (
+        SELECT a.spot, {", ".join(f"any_value(b.{kind}) AS {kind}" for kind in KINDS)}
+        FROM named a JOIN named b ON b.other = a.other AND ({_UNLIKE}) IS NOT TRUE GROUP BY a.spot
+        HAVING {" AND ".join(f"count(DISTINCT b.{kind}) <= 1" for kind in KINDS)}
+    )
+    SELECT r.spot, {", ".join(f"coalesce(r.{kind}, j.{kind}) AS {kind}" for kind in KINDS)}, r.other, {_PLACE}
+    FROM record_ids r LEFT JOIN joined j USING (spot)"""
+
+# The first of the users' own ids that sources give to different works, how many there are, and whether most
+# shared ones have unlike titles.
 # Works that share an identifier are the same, and so are copies; what is in one corpus was compared before.
 OWN_IDS_OF_OTHER_WORKS = f"""
     WITH named AS (
@@ -154,14 +174,14 @@ OWN_IDS_OF_OTHER_WORKS = f"""
         WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
     ), shared AS (
         SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
-            levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))
-            AND (a.key <> b.key OR a.key = a.other) AS unlike
+            {_UNLIKE} AND (a.key <> b.key OR a.key = a.other) AS unlike, a.key <> b.key AS differs
         FROM named a JOIN named b
             ON b.other = a.other AND a.source < b.source AND (a.corpus = b.corpus) IS NOT TRUE
     ), alike AS (SELECT count(*) AS copies FROM copies WHERE source <> first_source AND {_is_own_id("other")})
-    SELECT * EXCLUDE unlike, (SELECT count(DISTINCT other) FROM shared WHERE unlike) AS number,
+    SELECT * EXCLUDE (unlike, differs),
+        (SELECT count(DISTINCT other) FROM shared WHERE unlike OR differs) AS number,
         (SELECT sum(unlike::INT) / (count(*) + any_value(copies)) FROM shared, alike) > 0.5 AS is_most
-    FROM shared WHERE unlike ORDER BY other LIMIT 1"""
+    FROM shared WHERE unlike OR differs ORDER BY unlike DESC, other LIMIT 1"""
 
 
 def choose_records(ask: Ask) -> Iterator[str]:
@@ -171,6 +191,10 @@ def choose_records(ask: Ask) -> Iterator[str]:
     # the PMCID to a DOI.
     for _ in range(2):
         yield from _fill(ask)
+    if ask(f"{_OWN_IDS_TO_JOIN} LIMIT 1"):
+        yield _JOIN_BY_OWN_IDS
+        for _ in range(2):
+            yield from _fill(ask)
     yield _WORKS
     yield "DROP TABLE record_ids"
     # Where records of several works state the same PMID, it belongs to one of them: the one that is named

@@ -198,7 +198,7 @@ def resolving(
 def _report_shared_id(
     own: str, first: str, one: str, second: str, other: str, number: int, is_most: bool
 ) -> None:
-    """Refuse ids most of which name other papers in other tables; warn of fewer such ids."""
+    """Refuse ids most of which have other titles in other tables; warn of fewer, and of other DOIs."""
     tables, titles = f"{first} and {second}", f"{one[:_SHOWN]!r} and {other[:_SHOWN]!r}"
     advice = "give ids that no other table has, such as a prefix and the number"
     if is_most:
@@ -207,8 +207,9 @@ def _report_shared_id(
             f"{advice}"
         )
     logger.warning(
-        f"ids ({number:,}) have unlike titles in two tables, such as {own!r} in {tables}, {titles}: they are "
-        f"taken for one paper each, unless a DOI or PMID says otherwise; if they are two, {advice}"
+        f"ids ({number:,}) name different papers in two tables, by their titles, DOIs or PMIDs, such as "
+        f"{own!r} in {tables}, {titles}: they stay two papers where either has a DOI or PMID, and citations by such "
+        f"an id go to one of them; where neither has, they are taken for one; if that is wrong, {advice}"
     )
 
 
