@@ -208,8 +208,9 @@ def _report_shared_id(
         )
     logger.warning(
         f"ids ({number:,}) name different papers in two tables, by their titles, DOIs or PMIDs, such as "
-        f"{own!r} in {tables}, {titles}: they stay two papers where either has a DOI or PMID, and citations by such "
-        f"an id go to one of them; where neither has, they are taken for one; if that is wrong, {advice}"
+        f"{own!r} in {tables}, {titles}: they stay two papers where either has a DOI or PMID, and "
+        f"citations by such an id go to one of them; where neither has, they are taken for one; if that is "
+        f"wrong, {advice}"
     )
 
 

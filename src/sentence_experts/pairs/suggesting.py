@@ -76,7 +76,8 @@ def suggest_domains(
         name, rule = _make_name(value, rules), {by: [value]}
         rules[name] = rule
         written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
-        lines.append(f"  {name}: {written}  # {count:,} papers, without those of the domains above")
+        key = yaml.safe_dump(name).splitlines()[0]  # in quotes if it is "yes" or "on"
+        lines.append(f"  {key}: {written}  # {count:,} papers, without those of the domains above")
     if out is not None:
         (write_text if overwrite else write_new_text)(Path(out), "\n".join(lines) + "\n")
     return {"domains": rules}
