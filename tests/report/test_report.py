@@ -20,7 +20,7 @@ from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.results import score_column
 from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.report.content import for_terminal, html
-from sentence_experts.report.figures import STYLE, heat_map, similarity_figure
+from sentence_experts.report.figures import similarity_figure
 from sentence_experts.report.wording import bounds
 from sentence_experts.report.write import report_of, write_report
 
@@ -116,25 +116,6 @@ def test_terminal_tables_fit_80_columns_and_keep_names(evaluation):
     assert "…" not in text
     for words in ("good [bold]", "<b>bad", "All pairs together", "weighted by their pairs"):
         assert words in text
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_three_models_have_a_heat_map(several):
-    page = Page(evaluation_page(several))
-    (description,) = [image["alt"] for image in page.images if image["alt"].startswith("Heat map")]
-    gap = next(each for each in several.differences if each.metric == "roc_auc")
-    assert f"{gap.first} minus {gap.second} {gap.value:+.3f}" in description
-
-
-def test_heat_map_shows_differences_and_marks_significant_ones():
-    labels, gaps = ["a", "b", "c"], {("a", "b"): 0.25, ("a", "c"): 0.125, ("b", "c"): -0.0625}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(STYLE, "svg.fonttype", "none")
-        svg = heat_map(labels, gaps, {("a", "b"): "*", ("a", "c"): "≈"})
-    texts = re.findall(r">([^<>]*)</t(?:ext|span)>", svg)
-    assert {"+.250", "-.250", "+.125", "-.125", "-.062", "+.062"} <= set(texts)
-    assert (texts.count("*"), texts.count("≈")) == (2, 2)
-    assert heat_map(labels, gaps, {}).count("<svg") == 1
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -67,23 +67,6 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         return svg_of(figure)
 
 
-def heat_map(
-    labels: Sequence[str], gaps: Mapping[tuple[str, str], float], marks: Mapping[tuple[str, str], str]
-) -> str:
-    """Draw the differences of all pairs of models, row minus column, written in the cells with their marks.
-
-    `gaps` and `marks` hold each pair once, in the same order. Blue is above zero, red below.
-    """
-    values, texts = np.full((len(labels),) * 2, np.nan), np.full((len(labels),) * 2, "", dtype=object)
-    for pair, gap in gaps.items():
-        row, column = map(labels.index, pair)
-        for place, value in (((row, column), gap), ((column, row), -gap)):
-            values[place] = value
-            texts[place] = f"{value:+.3f}\n{marks.get(pair, '')}".replace("0.", ".", 1).rstrip()
-    largest = max(map(abs, gaps.values()), default=0.0) or 1.0
-    return matrix(labels, values, texts, "RdBu", (-2 * largest, 2 * largest))
-
-
 def matrix(
     labels: Sequence[str],
     values: NDArray[np.float64],

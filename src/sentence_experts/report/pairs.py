@@ -18,7 +18,7 @@ from sentence_experts.evaluation.results import (
 from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
-from sentence_experts.report.figures import curves, heat_map
+from sentence_experts.report.figures import curves
 from sentence_experts.report.wording import (
     COLUMNS,
     EQUIVALENT,
@@ -26,7 +26,6 @@ from sentence_experts.report.wording import (
     SIGNIFICANT,
     SIMULATED,
     describe_standing,
-    is_significant,
     list_names,
     metric_cell,
     model_advice,
@@ -79,7 +78,6 @@ def pairs_report(evaluation: PairEvaluation) -> Report:
     main += [text_free_table(evaluation.text_free)] if evaluation.text_free else []
     if 0 < models[0].pooled.positives < models[0].pooled.pairs:
         main.append(_draw_curves(evaluation))
-    main += _draw_heat_map(evaluation)
     details: dict[str, list[Item]] = {}
     if evaluation.differences:
         details["Differences of models"] = [_make_differences(evaluation)]
@@ -166,27 +164,6 @@ def _draw_curves(evaluation: PairEvaluation) -> Figure:
         f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
         f"ROC and precision-recall curves of all pairs. The dot marks F1max.{first * several}",
     )
-
-
-def _draw_heat_map(evaluation: PairEvaluation) -> list[Figure]:
-    """Draw the differences on all pairs, of three models or more."""
-    gaps, marks = {}, {}
-    for each in evaluation.differences:
-        if (each.group, each.metric) == (POOLED, "roc_auc") and each.value is not None:
-            gaps[each.first, each.second] = each.value
-            marks[each.first, each.second] = "*" * is_significant(each) + EQUIVALENT * each.equivalent
-    if len(gaps) < 2:
-        return []
-    texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
-    return [
-        Figure(
-            partial(heat_map, list(dict.fromkeys(name for names in gaps for name in names)), gaps, marks),
-            f"Heat map of differences in ROC-AUC. {texts}.",
-            f"ROC-AUC of the row's model minus the column's, all pairs. Star: p < {SIGNIFICANT} by the "
-            f"interval over {_sampled(evaluation)}, corrected by Holm for all pairs of models. {EQUIVALENT}: "
-            f"equivalent within {evaluation.settings['margin']:g}.",
-        )
-    ]
 
 
 def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
