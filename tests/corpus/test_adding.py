@@ -20,6 +20,7 @@ from helpers.small_pubmed import article_ids, deletion, packed_file, record
 from sentence_experts.corpus import building
 from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
+from sentence_experts.corpus.records import RECORDS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import RECORD, read_json, sha256_file, write_json, write_parquet
 from sentence_experts.storage import record as output_record
@@ -294,6 +295,34 @@ def test_an_own_id_with_two_dois_is_two_papers(caplog: pytest.LogCaptureFixture)
     bare = [{"id": own, "title": title} for own, title in _OWN]
     other = [bare[0] | {"title": "Wheat, barley and drought in Iran", "doi": "10.1234/c"}, *bare[1:]]
     assert len(papers(add_to_corpus(import_corpus(papers=bare), papers=other))) == len(_OWN) + 1
+
+
+def test_a_record_that_gains_a_doi_is_the_same_work(tmp_path: Path) -> None:
+    """Records of a reference manager without an identifier are known by a hash of their texts."""
+    long, short = "Roots of rice in years of drought and heat", "Editorial"
+    for name, doi in (("a", ""), ("b", "DO  - 10.1234/x{}\n")):
+        entry = "TY  - JOUR\nTI  - {}\nPY  - 2020\n" + doi + "ER  - \n"
+        (tmp_path / f"{name}.ris").write_text(entry.format(long, 1) + entry.format(short, 2))
+    corpus = add_to_corpus(import_corpus(tmp_path / "a.ris", workers=1), tmp_path / "b.ris", workers=1)
+    assert sorted(row["title"] for row in papers(corpus)) == [short, short, long]
+
+
+def test_tables_in_memory_have_no_records_to_add_to() -> None:
+    corpus = CorpusFolder.of(pa.table({"paper_id": ["a"], "title": ["Rice"]}))
+    with pytest.raises(InputError, match="keeps no records that more could be added to"):
+        add_to_corpus(corpus, papers=[{"id": "b", "title": "Sleep"}])
+
+
+def test_records_of_an_earlier_version_have_fewer_columns(tmp_path: Path) -> None:
+    corpus = import_corpus(papers=[{"id": "a", "title": "Rice"}], out=tmp_path / "corpus")
+    file = corpus.path / "records" / "papers.parquet"
+    pq.write_table(pq.read_table(file).drop_columns("revised"), file)
+    record = json.loads((corpus.path / RECORD).read_text())
+    name = f"{RECORDS}/{file.name}"
+    (corpus.path / RECORD).write_text(
+        json.dumps({**record, "files": {**record["files"], name: sha256_file(file)}})
+    )
+    assert len(papers(add_to_corpus(corpus.path, papers=[{"id": "b", "title": "Sleep"}]))) == 2
 
 
 @pytest.mark.parametrize("prefix", ["10.1234/", "own-"])

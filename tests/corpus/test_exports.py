@@ -650,6 +650,27 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "read", "retracted"),
+    [
+        ("Retracted", "article", True), ("Article; Retracted Publication", "article", True),
+        ("Retracted Publication, Article", "article", True),
+        ("Editorial Material; Early Access", "editorial", False),
+        ("Article; Early Access", "article", False), ("Correction, Early Access", "correction", False),
+    ],
+)  # fmt: skip
+def test_types_of_web_of_science_and_scopus(tmp_path: Path, kind: str, read: str, retracted: bool) -> None:
+    (tmp_path / "a.ris").write_text(f"TY  - JOUR\nTI  - Sleep\nM3  - {kind}\nDO  - 10.5/1\nER  - \n")
+    for number, field in enumerate(("type", "document_type"), start=2):
+        entry = f"@article{{k, title = {{Sleep}}, {field} = {{{kind}}}, doi = {{10.5/{number}}}}}"
+        (tmp_path / f"{number}.bib").write_text(entry)
+    columns = {4: "kind", 5: "article_type"}
+    table = [{"doi": f"10.5/{number}", "title": "Sleep", name: kind} for number, name in columns.items()]
+    files = [tmp_path / name for name in ("a.ris", "2.bib", "3.bib")]
+    found = papers(import_corpus(files, papers=table, workers=1))
+    assert [(each["kind"], each["retracted"]) for each in found] == [(read, retracted)] * 5
+
+
+@pytest.mark.parametrize(
     "note",
     [
         "PMID: 999",

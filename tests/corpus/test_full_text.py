@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.small_articles import jats
+from helpers.small_articles import jats, ref
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
@@ -77,6 +77,19 @@ def test_of_two_records_of_a_work_the_one_with_text_gives_it(folder: Callable[..
     corpus = import_corpus(folder(a=article()), papers=rows, full_text=True, workers=1)
     assert len(corpus.to_pandas()) == 1
     assert [text for _, _, text in stored(corpus)] == [text for _, text in SECTIONS]
+
+
+def test_of_two_records_of_a_work_the_one_with_text_gives_its_citations(folder: Callable[..., Path]) -> None:
+    cites = '<p>See <xref ref-type="bibr" rid="r1">1</xref>.</p>'
+    cited = ref(doi="10.1000/b").replace("<ref>", '<ref id="r1">')
+    whole = jats(refs=cited, abstract=None).replace("<p>Body</p>", cites)
+    fuller = jats(refs=cited, meta="<permissions><license/></permissions>").replace(
+        "<body><p>Body</p></body>", ""
+    )
+    for first, second in ((whole, fuller), (fuller, whole)):
+        corpus = import_corpus(folder(a=first, b=second), workers=1)
+        assert corpus.manifest["counts"]["mentions"] == 1
+        assert corpus.to_pandas()["abstract"].tolist() == ["An abstract."]
 
 
 def test_a_column_of_full_texts_in_a_user_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from helpers.small_articles import jats, links, papers, ref, rejected
 from helpers.small_pubmed import article_ids, deletion, heading, packed_file, record, record_set
 from sentence_experts.corpus.formats import articles
 from sentence_experts.corpus.formats.articles import Outcome, read_articles
-from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.corpus.paper import Citation, Deletion, Paper, RecordError
 
 
@@ -218,6 +219,41 @@ def test_files_revise_each_other_in_the_order_of_their_names(tmp_path: Path) -> 
         ("pmid:3", "replaced", "pubmed26n0003.xml.gz"), ("pmid:4", "deleted", "pubmed26n0002.xml.gz"),
         ("pmid:5", "deleted", "pubmed26n0003.xml.gz"),
     }  # fmt: skip
+
+
+def revised(day: str, **more: Any) -> str:
+    year, month, number = day.split("-")
+    date = f"<DateRevised><Year>{year}</Year><Month>{month}</Month><Day>{number}</Day></DateRevised>"
+    return record(citation=date, **more)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("week2", "week10"), ("march", "april"), ("a/pubmed", "b/pubmed")]
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_record_that_was_revised_last_counts(tmp_path: Path, first: str, then: str, turned: bool) -> None:
+    old, new = ("Journal Article",), ("Journal Article", "Retracted Publication")
+    days = ["2024-03-09", "2024-11-02"]
+    files = [
+        packed_file(tmp_path / f"{name}.xml.gz", revised(day, title=f"{day}.", kinds=kinds))
+        for name, day, kinds in ((first, days[0], old), (then, days[1], new))
+    ]
+    corpus = import_corpus(files[turned], out=tmp_path / "corpus", workers=1)
+    (paper,) = papers(add_to_corpus(corpus, files[not turned], workers=1))
+    assert (paper["title"], paper["retracted"]) == (days[1], True)
+
+
+def test_numbers_in_names_of_files_count_as_numbers(tmp_path: Path) -> None:
+    for number in (2, 10, 9):
+        packed_file(tmp_path / f"pubmed({number}).xml.gz", record(title=f"Week {number}."))
+    (paper,) = papers(import_corpus(tmp_path, workers=1))
+    assert paper["title"] == "Week 10"
+
+
+def test_a_deletion_has_no_day(tmp_path: Path) -> None:
+    packed_file(tmp_path / "pubmed26n0001.xml.gz", revised("2026-05-01"), revised("2026-05-01", pmid="2"))
+    packed_file(tmp_path / "pubmed26n0002.xml.gz", deletion("1"), revised("2026-04-01", pmid="3"))
+    assert [paper["pmid"] for paper in papers(import_corpus(tmp_path, workers=1))] == ["2", "3"]
 
 
 def test_references_of_replaced_records_are_ignored(tmp_path: Path) -> None:

@@ -359,6 +359,22 @@ def test_a_citation_stays_without_a_year_that_cannot_be_read() -> None:
     assert (links(corpus), corpus.manifest["counts"]["rejected"]) == ([("a", "b")], {"unreadable-year": 1})
 
 
+def test_rows_that_repeat_an_id_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": each, "title": f"Rice {n}"} for n, each in enumerate("abab")]
+    import_corpus(papers=rows)
+    assert "papers: 2 rows, the first row 3, have the id of an earlier row, which counts" in caplog.text
+
+
+def test_citations_by_the_bare_numbers_of_openalex() -> None:
+    rows = [{"doi": f"10.1234/{n}", "openalex": f"W{n}", "title": f"Rice {n}"} for n in (1, 2)]
+    links = [{"citing": "W1", "cited": "W2"}, {"citing": "W2", "cited": "W77"}]
+    found = import_corpus(papers=rows, citations=links).to_pandas("citations")
+    assert found[["citing", "cited"]].to_numpy().tolist() == [
+        ["doi:10.1234/1", "doi:10.1234/2"],
+        ["doi:10.1234/2", "openalex:W77"],
+    ]
+
+
 def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rows = [
         {"id": "a", "title": "Rice", "keywords": '["x", y]'},

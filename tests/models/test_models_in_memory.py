@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
+import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pytest
@@ -266,9 +268,22 @@ def test_heads_map_vectors_that_the_transformer_pools(plain_folders: dict[str, P
             make()
 
 
+T = TypeVar("T")
+
+
 class Doubled(SentenceTransformer):
     def encode(self, *args: Any, **kwargs: Any) -> Any:
         return 2 * super().encode(*args, **kwargs)
+
+
+class Prompted(SentenceTransformer):
+    encode = functools.partialmethod(SentenceTransformer.encode, prompt="query: ")
+
+
+class Remembering(SentenceTransformer):
+    @functools.lru_cache  # noqa: B019
+    def encode(self, text: str) -> Any:
+        return 2 * super().encode(text)
 
 
 class Embeddings(BertEmbeddings):
@@ -288,6 +303,8 @@ def append(model: Any) -> None:
     [
         cut, append,
         lambda model: setattr(model, "__class__", Doubled),
+        lambda model: setattr(model, "__class__", Prompted),
+        lambda model: setattr(model, "__class__", Remembering),
         lambda model: setattr(model[0].auto_model.embeddings, "__class__", Embeddings),
         lambda model: setattr(
             model[0].auto_model.encoder.layer[0].intermediate, "intermediate_act_fn", torch.nn.ReLU()
@@ -306,7 +323,9 @@ def test_routes_are_not_built_on_layers_that_a_copy_would_not_have(
 
 def test_a_class_without_functions_is_no_other(plain_folders: dict[str, Path]) -> None:
     model = load(plain_folders["bert"], device="cpu")
-    model.__class__ = type("Named", (SentenceTransformer,), {"count": lambda self: 3, "kind": "named"})
+    inert = {"count": lambda self: 3, "kind": "named", "__repr__": lambda self: "Named"}
+    bases = (SentenceTransformer, Generic[T])
+    model.__class__ = types.new_class("Named", bases, {}, lambda names: names.update(inert))
     assert extend(model, routes=["a"], kind="head").routes
 
 

@@ -509,6 +509,7 @@ def test_shorter_vectors_are_those_of_the_model_too(olmoe, texts):
     assert np.array_equal(embedder.encode(texts), whole[:, :8])
     assert embedder.get_embedding_dimension() == 8
     assert embedder.encode(texts, truncate_dim=4).shape[1] == 4
+    assert embedder.fingerprint != MoeEmbedder(str(olmoe), parts="hs", device="cpu").fingerprint
 
 
 @pytest.mark.parametrize("standard", ["batch", "faithful"])

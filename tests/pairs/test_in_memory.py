@@ -235,6 +235,42 @@ def test_retracted_papers_and_notices_are_left_out_of_pairs_unless_kept(
         assert {"w3", "w4"} & {*frame.anchor_id, *frame.positive_id} == expected
 
 
+@pytest.mark.parametrize(
+    ("title", "keep", "count"),
+    [("RETRACTED: Work", "keep_retracted", "retracted"), ("Correction: Work", "keep_notices", "notices")],
+)
+def test_works_outside_the_corpus_are_judged_by_their_titles(title: str, keep: str, count: str) -> None:
+    papers = pd.DataFrame(
+        {"paper_id": [f"c{n}" for n in range(30)], "title": [f"Paper {n}" for n in range(30)]}
+    )
+    named = {n: f"{title} {n}" if n in (3, 4) else f"Work {n}" for n in range(20)}
+    rows = [(f"c{n}", f"w{(n + k) % 20}", named[(n + k) % 20]) for n in range(30) for k in range(3)]
+    citations = pd.DataFrame(rows, columns=["citing", "cited", "cited_title"])
+    settings = {"unit": "title", "split": "random", "fractions": "0.5,0.25,0.25"}
+    left_out = compile_pairs((papers, citations), settings)
+    kept = compile_pairs((papers, citations), settings | {keep: True})
+    assert left_out.manifest[count] == kept.manifest[count] == 2
+    for pairs, expected in ((left_out, set()), (kept, {"w3", "w4"})):
+        frame = pairs.to_pandas()
+        assert {"w3", "w4"} & {*frame.anchor_id, *frame.positive_id} == expected
+
+
+def test_ids_of_tables_in_memory_are_without_spaces() -> None:
+    papers = pd.DataFrame(
+        {"paper_id": [f"w{n}" + " " * (n % 2) for n in range(20)], "title": [f"Work {n}" for n in range(20)]}
+    )
+    citations = pd.DataFrame(
+        [(f"c{n}", f" w{(n + k) % 20}") for n in range(20) for k in range(3)], columns=["citing", "cited"]
+    )
+    settings = {"unit": "title", "split": "random", "fractions": "0.5,0.25,0.25"}
+    stripped = (
+        papers.assign(paper_id=papers["paper_id"].str.strip()),
+        citations.assign(cited=citations["cited"].str.strip()),
+    )
+    given, right = (compile_pairs(each, settings) for each in ((papers, citations), stripped))
+    assert given.to_pandas().equals(right.to_pandas())
+
+
 def test_two_names_of_one_set_are_refused() -> None:
     row = {"anchor": "a", "positive": "b", "label": 1}
     with pytest.raises(InputError, match="has val and dev, which are one split here"):

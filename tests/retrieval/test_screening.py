@@ -118,6 +118,18 @@ def test_unread_papers_are_ordered_by_what_was_taught(corpus: Path, plain_model:
     assert "Only a random sample can tell" in repr(result)
 
 
+def test_papers_without_the_text_are_on_the_list(plain_model: Path) -> None:
+    rows = [{"id": str(n), "title": f"Rice {n}", "abstract": "Roots." * (n % 3 > 0)} for n in range(30)]
+    marks = [{"paper": str(n), "similar": n < 3} for n in (1, 2, 4, 5)]
+    result = screen(plain_model, import_corpus(papers=rows), marks, unit="abstract", sample=26)
+    listed = unread(result)
+    assert {each["paper_id"] for each in listed} == {str(n) for n in range(30)} - {"1", "2", "4", "5"}
+    assert (result.unread, result.pool, result.waiting) == (26, 26, 26)
+    assert {each["paper_id"] for each in listed if each["score"] is None} == {str(n) for n in range(0, 30, 3)}
+    plain = unread(screen(plain_model, import_corpus(papers=rows), marks, unit="abstract"))
+    assert [each["score"] is None for each in plain] == [False] * 16 + [True] * 10
+
+
 def test_a_sample_is_random_and_tells_what_is_left(corpus: Path, plain_model: Path) -> None:
     drawn = screen(plain_model, corpus, read_papers(), sample=9)
     sample = [each["paper_id"] for each in drawn.papers if each["sampled"] == "yes"]

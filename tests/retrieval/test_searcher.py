@@ -198,6 +198,9 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
         replace(other, title=row["title"]),
     ]
     assert match_papers(papers, listed) == [None, None, 0, 0, 1]
+    # Another year's edition, by others.
+    edition = replace(other, title=row["title"], year=1980)
+    assert match_papers(papers, [edition, replace(edition, authors=("Ito, B",))]) == [None, 1]
 
 
 @pytest.mark.parametrize(
@@ -327,6 +330,28 @@ def test_close_and_weak_are_told_apart_in_a_library_of_one_subject(minilm: str) 
     assert not is_nothing_close(hit.to_json() for hit in near)
     assert is_nothing_close(hit.to_json() for hit in far)
     assert not is_nothing_close([])
+
+
+def test_papers_like_another_are_judged_as_papers(plain_model: Path) -> None:
+    model = load(plain_model)
+    model.prompts = {"query": "question about the rice roots: ", "document": ""}
+    rows = [{"id": str(n), "title": f"Rice roots {n}"} for n in range(4)]
+    searcher = Searcher(BatchEncoder(model), import_corpus(papers=rows), "title")
+    blend = searcher.blend()
+    of_papers = searcher.encode_papers(UNRELATED, blend.main)
+    assert searcher.scale(blend, like=True) == pytest.approx(Scale.of(of_papers @ of_papers.T), rel=1e-4)
+    queries = searcher.encode(UNRELATED, blend)[0]
+    assert searcher.scale(blend) == pytest.approx(Scale.of(queries @ of_papers.T), rel=1e-4)
+    assert searcher.scale(blend).mean != pytest.approx(searcher.scale(blend, like=True).mean, rel=1e-2)
+
+
+def test_papers_without_the_text_are_told(plain_model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": str(n), "title": f"Rice {n}", "abstract": "Roots." * (n % 2)} for n in range(6)]
+    corpus = import_corpus(papers=rows)
+    assert len(search(plain_model, corpus, "rice", unit="abstract").papers[0]) == 3
+    assert "3 of 6 papers have no abstract to compare, and no search finds them" in caplog.text
+    search(plain_model, corpus, like=["0", "1"], unit="abstract")
+    assert "0 has no abstract to compare, and counts for nothing" in caplog.text
 
 
 def test_nearness_is_in_standard_deviations_of_unrelated_texts() -> None:

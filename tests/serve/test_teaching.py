@@ -317,6 +317,8 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
     several = f"doi:{papers[6]['doi']}, https://doi.org/{papers[7]['doi']}\t{papers[8]['doi']};10.1234/none"
     found = post(client, "/list", {"text": several})
     assert (found["marked"], found["examples"]) == (3, ["10.1234/none"])
+    found = post(client, "/list", {"text": "Similar, but not the same: roots"})
+    assert found["examples"] == ["Similar, but not the same: roots"], "a title"
     post(client, "/begin")
     found = post(client, "/list", {"keyword": papers[0]["keywords"][0].upper()})
     similar = {each["paper"] for each in found["marks"] if each["similar"]}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -23,7 +22,13 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils.loading_report import LoadStateDictInfo
 from transformers.utils.output_capturing import install_all_output_capturing_hooks
 
-from sentence_experts.compat.values import Known, describe_tensor, describe_values, is_installed
+from sentence_experts.compat.values import (
+    Known,
+    describe_config,
+    describe_tensor,
+    describe_values,
+    is_installed,
+)
 from sentence_experts.errors import UsageError
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
@@ -35,12 +40,6 @@ _BY_USE = {
     *("training", "gradient_checkpointing", "max_seq_len_cached", "name_or_path", "warnings_issued"),
     *("compute_type_is_set", "support_avx512bf16_for_cpu"),  # of bitsandbytes
 }
-# Of a config: where it is from, the number type, which counts elsewhere, and outputs that are not vectors.
-_NO_MATTER = {
-    "architectures", "chunk_size_feed_forward", "dtype", "gradient_checkpointing", "id2label", "label2id",
-    "name_or_path", "output_attentions", "output_hidden_states", "output_router_logits", "problem_type",
-    "return_dict", "search_routes", "torch_dtype", "transformers_version", "use_cache",
-}  # fmt: skip
 _FEW = 4096  # elements of a buffer that are compared: frequencies, and no masks
 _REMOTE = "transformers_modules"  # code that came with a model, and is hashed with its files
 
@@ -69,9 +68,10 @@ def describe_layers(model: Any) -> list[list[Any]]:
     count (`describe_values`).
     """
     peft = any(getattr(getattr(module, "auto_model", None), "peft_config", None) for module in model)
-    described = [["config", _describe_config(model[0])]]
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    described = [["config", describe_config(config) if isinstance(config, PreTrainedConfig) else {}]]
     every = dict(_name_layers(model))
-    layers = {id(layer): layer for layer in every.values()}
+    layers: Known = {id(each): (number, each) for number, each in enumerate([config, *every.values()])}
     for name, layer in every.items():
         adapters = _describe_adapters(layer) if peft else []
         try:
@@ -92,18 +92,6 @@ def _name_layers(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]
         yield from [(name, layer)] if waiting is None else waiting.named_modules(prefix=name)
 
 
-def _describe_config(module: Any) -> dict[str, Any]:
-    """Return the config of a module's transformer, without what changes no vector; {} if there is none."""
-    config = getattr(getattr(module, "auto_model", None), "config", None)
-    if not isinstance(config, PreTrainedConfig):
-        return {}
-    text = json.dumps(config.to_dict(), sort_keys=True, default=lambda value: type(value).__qualname__)
-    content: dict[str, Any] = json.loads(text)
-    return {
-        name: value for name, value in content.items() if not name.startswith("_") and name not in _NO_MATTER
-    }
-
-
 def _describe_own(layer: torch.nn.Module, layers: Known) -> list[Any]:
     """Describe what a layer has of the user's own: its class with all that it holds, or replaced functions.
 
@@ -115,7 +103,7 @@ def _describe_own(layer: torch.nn.Module, layers: Known) -> list[Any]:
             settings = _plain_settings(layer)
             replaced = [describe_values(vars(layer)[name], {**layers}) for name in _list_replaced(layer)]
             return [settings, *replaced] if settings or replaced else []
-        others = {key: each for key, each in layers.items() if each is not layer}
+        others = {key: each for key, each in layers.items() if key != id(layer)}
         return [describe_values(layer, others, weights=False), describe_values(dict(_list_buffers(layer)))]
     return [describe_values(vars(layer)[name], {**layers}) for name in _list_replaced(layer)]
 
@@ -218,7 +206,16 @@ def _describe_adapters(layer: Any) -> list[Any]:
     return [layer.disable_adapters, [*layer.active_adapters], [*layer.merged_adapters], scales]
 
 
-_FUNCTIONS = (FunctionType, property, classmethod, staticmethod)
+def _list_own_functions(kind: type) -> list[str]:
+    """Return the functions of SentenceTransformer that a class replaces, also by other things to call."""
+    if kind in SentenceTransformer.__mro__ or is_of_library(kind, *sys.stdlib_module_names):
+        return []
+    names = [name for name in vars(kind) if not name.startswith("__") or name in _CALLED]
+    values = {name: vars(kind)[name] for name in names if hasattr(SentenceTransformer, name)}
+    return [name for name, each in values.items() if callable(each) or hasattr(each, "__get__")]
+
+
+_CALLED = ("__call__", "__getattr__", "__getattribute__")
 
 
 def check_plain_layers(encoder: Any, transformer: Any) -> None:
@@ -230,14 +227,10 @@ def check_plain_layers(encoder: Any, transformer: Any) -> None:
         UsageError: the encoder, or its transformer, has such layers.
     """
     for kind in type(encoder).__mro__:
-        own = [
-            name for name, each in vars(kind).items() if isinstance(each, _FUNCTIONS) and name != "__init__"
-        ]
-        own = [name for name in own if hasattr(SentenceTransformer, name)]
-        if own and not (is_of_library(kind) or kind in SentenceTransformer.__mro__):
+        if own := _list_own_functions(kind):
             raise UsageError(
-                f"the model's class {kind.__qualname__} has functions of its own ({own[0]}), which the new "
-                "model would not have: take a SentenceTransformer of the same modules"
+                f"the model's class {kind.__qualname__} replaces functions ({own[0]}), which the new model "
+                "would not have: take a SentenceTransformer of the same modules"
             )
     for module in encoder:
         if not is_of_library(type(module), _REMOTE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import hashlib
 import inspect
+import json
 import logging
 import re
 from enum import Enum
@@ -28,8 +29,15 @@ _OF_MODELS = {
     *("name_or_path", "prompts", "similarity_fn_name", "truncate_dim", "warnings_issued"),
 }
 
-# The ids of what was described before, and the objects, which keep their ids while they are here.
-Known = dict[int, Any]
+# Of a config: where it is from, the number type, which counts elsewhere, and outputs that are not vectors.
+_OF_CONFIGS = {
+    "architectures", "chunk_size_feed_forward", "dtype", "gradient_checkpointing", "id2label", "label2id",
+    "name_or_path", "output_attentions", "output_hidden_states", "output_router_logits", "problem_type",
+    "return_dict", "search_routes", "torch_dtype", "transformers_version", "use_cache",
+}  # fmt: skip
+
+# The ids of what was described before -> its number, and the object, which keeps its id while it is here.
+Known = dict[int, tuple[int, Any]]
 
 
 def describe_values(value: Any, known: Known | None = None, weights: bool = True) -> Any:
@@ -53,7 +61,7 @@ def describe_values(value: Any, known: Known | None = None, weights: bool = True
     if value is None or isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, frozenset):
-        return sorted(str(describe_values(each, {**known})) for each in value)
+        return [describe_values(each, known) for each in sorted(value, key=_describe_shortly)]
     if isinstance(value, tuple):
         return [describe_values(each, known) for each in value]
     if isinstance(value, re.Pattern):
@@ -61,19 +69,40 @@ def describe_values(value: Any, known: Known | None = None, weights: bool = True
     if isinstance(value, logging.Logger):  # which knows all others
         return value.name
     if id(value) in known:
-        return f"described elsewhere: {[*known].index(id(value))}"
-    known[id(value)] = value
-    if isinstance(value, set):  # in no order
-        return sorted(str(describe_values(each, {**known})) for each in value)
+        return f"described elsewhere: {known[id(value)][0]}"
+    known[id(value)] = (len(known), value)
+    if isinstance(value, set):
+        return [describe_values(each, known) for each in sorted(value, key=_describe_shortly)]
     if isinstance(value, np.ndarray):
         return describe_values(value.tolist(), known)
     if isinstance(value, list):
         return [describe_values(each, known) for each in value]
     if isinstance(value, dict):
         return [[describe_values(name, known), describe_values(each, known)] for name, each in value.items()]
+    if isinstance(value, PreTrainedConfig):
+        return describe_values(describe_config(value), known)
     if isinstance(value, partial):
         return describe_values((value.func, value.args, value.keywords), known)
     return _describe_object(value, known, weights)
+
+
+def _describe_shortly(value: Any) -> str:
+    """Return a text by which the members of a set are put in order: what they hold does not count."""
+    if isinstance(value, tuple):
+        return str([_describe_shortly(each) for each in value])
+    settings = {} if isinstance(value, _PLAIN) else getattr(value, "__dict__", {})
+    plain = sorted((name, repr(each)) for name, each in settings.items() if isinstance(each, _PLAIN))
+    named = repr(value) if isinstance(value, _PLAIN) else getattr(value, "__qualname__", "")
+    return f"{type(value).__qualname__} {named} {plain}"
+
+
+def describe_config(config: PreTrainedConfig) -> dict[str, Any]:
+    """Return the values of a config, without what changes no vector."""
+    text = json.dumps(config.to_dict(), sort_keys=True, default=lambda value: type(value).__qualname__)
+    content: dict[str, Any] = json.loads(text)
+    return {
+        name: value for name, value in content.items() if not name.startswith("_") and name not in _OF_CONFIGS
+    }
 
 
 def _describe_object(value: Any, known: Known, weights: bool) -> Any:
@@ -116,7 +145,6 @@ def _settings_of(value: Any, known: Known) -> dict[str, Any]:
         name: describe_values(each, known)
         for name, each in sorted(vars(value).items())
         if name not in _OF_LAYERS and not (is_model and (name.startswith("_") or name in _OF_MODELS))
-        if not isinstance(each, PreTrainedConfig)  # which counts elsewhere
     }
 
 

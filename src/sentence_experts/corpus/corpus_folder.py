@@ -18,7 +18,15 @@ import pyarrow.parquet as pq
 
 from sentence_experts.cells import NO_VALUES, identifiers
 from sentence_experts.corpus.config import COUNTED
-from sentence_experts.corpus.paper import Paper, clean_abstract, is_retracted, kind_named, kind_of
+from sentence_experts.corpus.paper import (
+    TELLING,
+    Paper,
+    clean_abstract,
+    is_retracted,
+    is_type_of_retracted,
+    kind_named,
+    kind_of,
+)
 from sentence_experts.corpus.sql_files import scan_parquet
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
@@ -377,19 +385,20 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
     return CorpusFolder(folder, {**manifest, "counts": {}})
 
 
-# In every title that tells of a notice or a retraction (`paper.kind_of`, `is_retracted`).
-_TELLING = "correct|errat|corrig|addend|retract|withdraw|remov|concern|editorial|duplicate"
-
-
 def _read_titles(table: pa.Table) -> pa.Table:
     """Return papers with their kind and retraction as their titles and types tell, as an import has them."""
     titles = pc.if_else(
-        pc.match_substring_regex(table["title"], _TELLING, ignore_case=True), table["title"], None
+        pc.match_substring_regex(table["title"], "|".join(TELLING), ignore_case=True), table["title"], None
     )
     names = ("article_type", "kind", "retracted")
     rows = list(zip(titles.to_pylist(), *(table[name].to_pylist() for name in names), strict=True))
     papers = {
-        row: Paper(title=row[0], article_type=row[1], kind=kind_named(row[2]), retracted=row[3])
+        row: Paper(
+            title=row[0],
+            article_type=row[1],
+            kind=kind_named(row[2]),
+            retracted=row[3] or is_type_of_retracted(row[2]),
+        )
         for row in {*rows}
     }
     told = {row: (kind_of(paper), is_retracted(paper)) for row, paper in papers.items()}
@@ -461,7 +470,7 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
             continue
         column = table[each.name]
         if each.name in _IDS:
-            column = identifiers(column, f"{name}, column {each.name}")
+            column = pc.utf8_trim_whitespace(identifiers(column, f"{name}, column {each.name}"))
         column = _read_years(column, each.name)
         if column.null_count and not each.nullable:
             missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"

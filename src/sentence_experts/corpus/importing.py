@@ -235,6 +235,8 @@ def add_to_corpus(
     config = ImportConfig.of(config, **settings)
     if not isinstance(corpus, CorpusFolder | str | os.PathLike):
         raise UsageError(f"`corpus` is a corpus or its folder, no {type(corpus).__name__}")
+    if isinstance(corpus, CorpusFolder):
+        CorpusRecords(corpus)  # refuses tables in memory
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
     # A temporary folder lasts as long as an object that holds it.
     temporary = corpus._temporary if isinstance(corpus, CorpusFolder) else None

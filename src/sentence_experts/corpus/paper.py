@@ -173,6 +173,8 @@ class Paper:
     """(title of the section, text) in reading order, where full texts are kept."""
     version: int | None = None
     """The version of a PubMed record, or the day of an OpenAlex record (YYYYMMDD); others have none."""
+    revised: int | None = None
+    """The day on which a PubMed record was revised (YYYYMMDD)."""
     unreadable_doi: str | None = None
     """The text in the place of the DOI, if it is none."""
 
@@ -183,15 +185,21 @@ class Paper:
 
 
 def kind_of_type(article_type: str | None) -> str:
-    """Return the kind of the papers of a type, as any service or program names it; "article" if unknown."""
-    return _KIND_OF_TYPE.get(re.sub(r"[ _]", "-", (article_type or "").strip().lower()), "article")
+    """Return the kind of the papers of a type, or several, as any program names them; "article" if unknown.
+
+    >>> kind_of_type("Editorial Material; Early Access"), kind_of_type("Journal Article")
+    ('editorial', 'article')
+    """
+    named = re.split("[;|,]", (article_type or "").lower())
+    kinds = [_KIND_OF_TYPE.get(re.sub(r"[ _]", "-", each.strip()), "article") for each in named]
+    notices = (kind for kind in kinds if kind in NOTICE_KINDS)
+    return next(notices, next((kind for kind in kinds if kind != "article"), "article"))
 
 
 def kind_named(text: str | None) -> str | None:
     """Return the kind in a column `kind`, as any program fills it; None where the title may say more."""
-    named = [text] if text in KINDS else [kind_of_type(each) for each in re.split("[;|,]", text or "")]
-    notices = (kind for kind in named if kind in NOTICE_KINDS)
-    return next(notices, next((kind for kind in named if kind != "article" or kind == text), None))
+    kind = text if text in KINDS else kind_of_type(text)
+    return None if kind == "article" and text != "article" else kind
 
 
 def kind_of(paper: Paper) -> str:
@@ -218,10 +226,33 @@ def is_retracted(paper: Paper) -> bool:
     >>> is_retracted(Paper(title="RETRACTED ARTICLE: Roots of rice"))
     True
     """
-    stated = re.split(r"[;|,/]", (paper.article_type or "").lower())
-    types = {re.sub(r"[^a-z]+", " ", each).strip() for each in stated}
-    marked = paper.retracted or not _RETRACTED_TYPES.isdisjoint(types)
+    marked = paper.retracted or is_type_of_retracted(paper.article_type)
     return marked or _RETRACTED_TITLE.match(paper.title or "") is not None
+
+
+def is_type_of_retracted(article_type: str | None) -> bool:
+    """Return whether a type, or one of several, says that a paper was retracted.
+
+    >>> is_type_of_retracted("Article; Retracted Publication"), is_type_of_retracted("Retraction")
+    (True, False)
+    """
+    stated = re.split(r"[;|,/()\[\]]", (article_type or "").lower())
+    return not _RETRACTED_TYPES.isdisjoint(re.sub(r"[^a-z]+", " ", each).strip() for each in stated)
+
+
+TELLING = (
+    "correct",
+    "errat",
+    "corrig",
+    "addend",
+    "retract",
+    "withdraw",
+    "remov",
+    "concern",
+    "editorial",
+    "duplicate",
+)
+"""Words, one of which is in every title that tells of a notice or retraction (`kind_of`, `is_retracted`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ _STATED = [field for field in PAPERS_SCHEMA if field.name not in ("kind", "has_b
 STATED_PAPERS = pa.schema([
     *_PLACE, ("member", pa.string()), *_IDS, *_STATED, ("kind", pa.string()), ("references", pa.int32()),
     ("version", pa.int32()), ("deleted", pa.bool_()), ("has_body", pa.bool_()), ("content", pa.binary(16)),
+    ("revised", pa.int32()),
 ])  # fmt: skip
 STATED_REFERENCES = pa.schema([
     *_PLACE, ("position", pa.int32()), *_IDS, ("title", pa.string()), ("year", pa.int32()),
@@ -73,12 +74,13 @@ STATED = {
 
 # Words that programs write where there is no value.
 _NO_VALUES = frozenset({"none", "other", "n/a", "na", "null", "no-specified", "no pagination"})
-_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-6])
+_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-7])
 _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
     """Return the parts in a folder, if they were made with the same settings; else an empty folder."""
+    settings["columns"] = STATED_PAPERS.names  # an earlier version had fewer
     return PartStore.open(folder, settings, PAPERS, (REFERENCES, MENTIONS, BODIES, REJECTED))
 
 
@@ -178,7 +180,7 @@ class CorpusPart:
         ]
         more = map(list, (paper.cites_openalex, paper.mentions, paper.body))
         content = hashlib.blake2b(repr([values, cited, *more]).encode("utf-8", "replace"), digest_size=16)
-        self._papers.append((*self._key, record, member, *values, content.digest()))
+        self._papers.append((*self._key, record, member, *values, content.digest(), paper.revised))
         self._references += [(*self._key, record, *reference, None, None) for reference in cited]
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))

@@ -102,11 +102,15 @@ class CorpusRecords:
             if files[suffix].is_file():
                 rows = pq.read_metadata(files[suffix]).num_rows
                 with parts.writing(key, suffix) as temporary, progress("rows of the corpus", rows) as advance:
-                    write_stream(temporary, _renumber(files[suffix], first_source, advance), schema)
+                    write_stream(temporary, _renumber(files[suffix], first_source, advance, schema), schema)
 
 
-def _renumber(path: Path, first_source: int, advance: Any) -> Iterator[pa.RecordBatch]:
+def _renumber(path: Path, first_source: int, advance: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in _read(path):
+        for field in (
+            each for each in schema if each.name not in batch.schema.names
+        ):  # of an earlier version
+            batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
         numbers = pc.add(batch["source"], pa.scalar(first_source, pa.int32()))
         yield batch.set_column(0, batch.schema.field(0), numbers)
         advance(batch.num_rows)

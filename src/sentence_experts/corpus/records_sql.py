@@ -70,17 +70,23 @@ COPIES = """
 
 # ---- revisions of PubMed's records ----------------------------------------------------------------
 
+# In names of files numbers are compared as numbers: "week 10" comes after "week 2".
+_PADDED = f"regexp_replace({_FILE}, '([0-9]+)', '00000000000\\1', 'g')"
+_IN_NUMBERS = f"regexp_replace({_PADDED}, '0*([0-9]{{12}})', '\\1', 'g')"
 _WORK = "coalesce('openalex:W' || openalex, 'pmid:' || pmid)"
 MAKE_REVISIONS = (
     # Only works with several records can have a replaced one.
     f"""CREATE TABLE revised_works AS
     SELECT {_WORK} AS work FROM distinct_papers WHERE version IS NOT NULL
     GROUP BY work HAVING count(*) > 1 OR bool_or(deleted)""",
-    # The last mention of each version of a record, in the order of the files' names.
+    # The last mention of each version of a record: by the day of its revision, if all have one, as deletions
+    # do not, then in the order of the files' names.
     f"""CREATE TABLE revisions AS
     WITH mentions AS (
         SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
-            {_FILE} AS file, {_IN_FILE} AS in_file, a.content
+            {_IN_NUMBERS} AS file, {_IN_FILE} AS in_file, a.content,
+            CASE WHEN bool_and(a.revised IS NOT NULL) OVER (PARTITION BY {_WORK}, a.version)
+                THEN a.revised END AS day
         FROM distinct_papers a JOIN source_names n USING (source)
         WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
     ), aged AS (
@@ -88,7 +94,7 @@ MAKE_REVISIONS = (
             first_value(source_name || '/' || member) OVER last_first AS last_in
         FROM mentions
         WINDOW last_first AS (PARTITION BY work, version
-            ORDER BY file DESC, in_file DESC, content DESC, spot DESC)
+            ORDER BY day DESC, file DESC, in_file DESC, content DESC, spot DESC)
     ) SELECT *, age = 1 AND NOT gone AND version = max(version) FILTER (age = 1 AND NOT gone)
         OVER (PARTITION BY work) AS stands
     FROM aged""",
@@ -123,7 +129,8 @@ _WORKS = f"""
     WITH keyed AS (SELECT *, {_KEY} AS key FROM record_ids),
     several AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1),
     rated AS (
-        SELECT spot, content, p.references, abstract IS NOT NULL AS has_abstract, version IS NULL AS is_only,
+        SELECT spot, content, p.references, has_body, abstract IS NOT NULL AS has_abstract,
+            version IS NULL AS is_only,
             (title IS NOT NULL)::INT + (year IS NOT NULL)::INT + (article_type IS NOT NULL)::INT
             + (journal IS NOT NULL)::INT + (licence IS NOT NULL)::INT + (len(subjects) > 0)::INT
             + (len(mesh) > 0)::INT + (len(keywords) > 0)::INT AS filled
@@ -132,8 +139,8 @@ _WORKS = f"""
     SELECT *, 1::BIGINT AS place FROM keyed ANTI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
     UNION ALL
     SELECT k.*, row_number() OVER (PARTITION BY k.key ORDER BY
-        n.completes, (p.references > 0) DESC, has_abstract DESC, is_only DESC, filled DESC, p.references DESC,
-        {_IN_ORDER})
+        n.completes, (p.references > 0) DESC, has_body DESC, has_abstract DESC, is_only DESC, filled DESC,
+        p.references DESC, {_IN_ORDER})
     FROM rated p JOIN (
         SELECT keyed.* FROM keyed SEMI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
     ) k USING (spot) JOIN source_names n USING (source)"""
@@ -144,18 +151,21 @@ def _is_own_id(column: str) -> str:
     return f"{column} NOT LIKE 'text:%' AND {column} NOT LIKE 'file:%'"
 
 
+_LONG_TITLE = 40  # characters
 _UNLIKE = "levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))"
 
 # A table may give an own id a DOI or PMID that another one, such as an earlier version of it, did not have.
-# The identifiers of records with one own id and titles alike are put together, unless two of them differ.
+# The identifiers of records with one own id and titles alike are put together, unless two of them differ; so
+# are those of records with the same texts, if these are more than "Editorial".
 _OWN_IDS_TO_JOIN = f"""
-    SELECT other FROM record_ids WHERE {_is_own_id("other")}
+    SELECT other FROM record_ids WHERE other NOT LIKE 'file:%'
     GROUP BY other HAVING count(DISTINCT {_KEY}) > 1"""
 _JOIN_BY_OWN_IDS = f"""
     CREATE OR REPLACE TABLE record_ids AS
     WITH named AS (
         SELECT r.*, p.title FROM record_ids r JOIN valid_papers p USING (spot)
         WHERE r.other IN ({_OWN_IDS_TO_JOIN})
+            AND (r.other NOT LIKE 'text:%' OR p.abstract IS NOT NULL OR len(p.title) > {_LONG_TITLE})
     ), joined AS (
         SELECT a.spot, {", ".join(f"any_value(b.{kind}) AS {kind}" for kind in KINDS)}
         FROM named a JOIN named b ON b.other = a.other AND ({_UNLIKE}) IS NOT TRUE GROUP BY a.spot

@@ -33,6 +33,7 @@ from sentence_experts.corpus.paper import (
     Paper,
     Rejection,
     clean_abstract,
+    is_type_of_retracted,
     kind_named,
     name_by_texts,
 )
@@ -151,7 +152,7 @@ class UserTable:
         at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART
         rows = enumerate(read_rows(self.table), start=1)
         first_rows: dict[str, int] = {}
-        left_out, first = 0, None
+        left_out, first, repeated = 0, None, list[int]()
         # Rows of parts that are there are read again, for their ids.
         for part_number, group in enumerate(split_into_groups(rows, at_once)):
             part = CorpusPart(first_source, part_number)
@@ -166,7 +167,8 @@ class UserTable:
                         for key, value in row.items()
                     }
                     if self.kind == "papers":
-                        _add_paper(part, named, number, self.name, first_rows)
+                        if not _add_paper(part, named, number, self.name, first_rows):
+                            repeated.append(number)
                     else:
                         _add_citation(part, named, number, self.name, self.digits_are_pmids)
                 except BadRowError as error:
@@ -179,6 +181,11 @@ class UserTable:
         if first is not None:
             logger.warning(
                 f"{self.name}: set aside are {left_out:,} rows, the first {first.record}: {first.detail}"
+            )
+        if repeated:
+            logger.warning(
+                f"{self.name}: {len(repeated):,} rows, the first row {repeated[0]}, have the id of an "
+                "earlier row, which counts"
             )
 
 
@@ -211,8 +218,8 @@ def _check(table: Table, kind: str) -> dict[str, str]:
     return dict(zip(given, columns, strict=True))
 
 
-def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> None:
-    """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
+def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> bool:
+    """Add the paper of a row, unless one of `first_rows` (id -> number) has its id; return whether it was."""
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
     fields["abstract"] = clean_abstract(fields["abstract"])
     stated_year = _clean_text(row.get("year"))
@@ -232,7 +239,8 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     if key is not None and key in first_rows:
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
-        return
+        return False
+    by_kind = is_type_of_retracted(fields["kind"])
     fields["kind"] = kind_named(fields["kind"])
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
@@ -258,12 +266,13 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         **others,
         other=own,
         year=year,
-        retracted=retracted.lower() in _TRUE,
+        retracted=by_kind or retracted.lower() in _TRUE,
         body=((None, full_text),) if full_text else (),
     )
     part.add(paper, f"row {number}")
     if key is not None:
         first_rows[key] = number
+    return True
 
 
 def _reject_value(table: str, number: int, what: str, whose: str, stated: str) -> Rejection:
@@ -297,6 +306,8 @@ def _add_citation(part: CorpusPart, row: Row, number: int, table: str, digits_ar
 def _parse_identifiers(value: str, digits_are_pmids: bool) -> Identifiers:
     if digits_are_pmids and value.isdigit():
         return Identifiers(pmid=normalise_pmid(value))
+    if re.fullmatch(r"W\d+", value, re.ASCII):  # as OpenAlex names works; an own id of this form comes first
+        return Identifiers(openalex=normalise_openalex(value))
     return parse_identifier(value)
 
 

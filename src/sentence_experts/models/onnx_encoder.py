@@ -150,13 +150,12 @@ class OnnxEncoder:
         self.config = SimpleNamespace(**self.record.get("config", {}))
         self.pooling: str | None = self.record.get("pooling")
         self._folder, self._weights, self._output = folder, weights, VECTOR
-        self._files = file_states(str(folder))
+        self._files = {
+            name: state for name, state in file_states(str(folder)).items() if _is_read(Path(name))
+        }
         self._changed = ""
         if weights is None and not (folder / RECORD).is_file():  # which says that the files are as exported
-            files = (
-                each for each in files_of(folder) if each.name.startswith(_DECISIVE) or each.suffix == ".data"
-            )
-            self._changed = sha256_text(*map(sha256_file, files))
+            self._changed = sha256_text(*map(sha256_file, filter(_is_read, files_of(folder))))
         self.head_routes = _read_heads(folder / HEADS_FILE, getattr(self.config, "heads", ()))
         self._session = _open_session(folder / MODEL_FILE, weights)
         self._inputs = [each.name for each in self._session.get_inputs()]
@@ -338,6 +337,11 @@ def _read_heads(file: Path, names: Sequence[str]) -> dict[str, Any]:
             return {name: (heads[f"{n}.weight"], heads[f"{n}.bias"]) for n, name in enumerate(names)}
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{file}: not the heads of {', '.join(names)}; export the model again") from error
+
+
+def _is_read(file: Path) -> bool:
+    """Return whether a file of a graph's folder decides vectors."""
+    return file.name.startswith(_DECISIVE) or file.suffix == ".data"
 
 
 def _open_session(file: Path, weights: Path | None = None) -> Any:

@@ -243,6 +243,8 @@ class MoeEmbedder(SentenceTransformer):
         prompts = [f"{name}={text}" for name, text in self.prompts.items() if text]
         if self.default_prompt_name is not None and self.prompts.get(self.default_prompt_name):
             prompts.append(f"by default {self.default_prompt_name}")
+        if self.truncate_dim is not None:
+            prompts.append(f"the first {self.truncate_dim} numbers")
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None), *prompts)
 
     def _reading(self) -> dict[str, Any]:

@@ -10,11 +10,12 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.paper import NOTICE_KINDS
+from sentence_experts.corpus.paper import NOTICE_KINDS, TELLING, Paper, is_retracted, kind_of
 from sentence_experts.pairs.config import LEVELS, PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, WITHIN, WORKS_SCHEMA
 from sentence_experts.pairs.domains import domains_of_works
 from sentence_experts.pairs.links import (
+    BEYOND_THE_CORPUS,
     co_cited_within,
     references_of_few,
     select_folded_texts,
@@ -127,16 +128,32 @@ class LinkGraph:
     def _compute_texts(self) -> tuple[str, dict[str, int]]:
         """Compute the texts of the papers that are kept (`select_folded_texts`), and count the others."""
         texts = self._engine.compute(select_folded_texts(self._settings.unit, self._papers, self._references))
-        notice = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS)))
+        kinds = ", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS))
+        works = f"SELECT paper_id, retracted, kind IN ({kinds}) AS is_notice FROM {self._papers}"
+        if self._settings.unit in BEYOND_THE_CORPUS:
+            works += f" UNION ALL SELECT * FROM {self._judge_titles(texts)}"
         counts = self._engine.rows(f"""SELECT coalesce(sum(CAST(retracted AS INT)), 0) AS retracted,
-            coalesce(sum(CAST({notice} AS INT)), 0) AS notices
-            FROM {self._papers} SEMI JOIN {texts} USING (paper_id)""").to_pylist()[0]
+            coalesce(sum(CAST(is_notice AS INT)), 0) AS notices
+            FROM ({works}) AS works SEMI JOIN {texts} USING (paper_id)""").to_pylist()[0]
         out = [] if self._settings.keep_retracted else ["retracted"]
-        out += [] if self._settings.keep_notices else [notice]
+        out += [] if self._settings.keep_notices else ["is_notice"]
         if out:
             texts = self._engine.compute(f"""SELECT * FROM {texts} ANTI JOIN (
-                SELECT paper_id FROM {self._papers} WHERE {" OR ".join(out)}) AS out USING (paper_id)""")
+                SELECT paper_id FROM ({works}) AS works WHERE {" OR ".join(out)}) AS out USING (paper_id)""")
         return texts, {name: int(count) for name, count in counts.items()}
+
+    def _judge_titles(self, texts: str) -> str:
+        """Return a table of the works outside the corpus whose titles tell of a notice or a retraction."""
+        telling = " OR ".join(f"lower(text) LIKE '%{word}%'" for word in TELLING)
+        found = self._engine.rows(f"""SELECT paper_id, text
+            FROM {texts} ANTI JOIN {self._papers} USING (paper_id) WHERE {telling} ORDER BY paper_id""")
+        works = [Paper(title=title) for title in found["text"].to_pylist()]
+        columns = {
+            "paper_id": found["paper_id"],
+            "retracted": pa.array(map(is_retracted, works), pa.bool_()),
+            "is_notice": pa.array([kind_of(work) in NOTICE_KINDS for work in works], pa.bool_()),
+        }
+        return self._engine.store(pa.table(columns))
 
     def _leave_out_long_lists(self, max_references: int) -> dict[str, int]:
         """Let papers with more references, identified or not, link nothing, and count them."""

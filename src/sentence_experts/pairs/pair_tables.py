@@ -78,7 +78,8 @@ _READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), read_tex
 }
 _NO_AND_YES = {
     ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
-    ("unrelated", "related"), ("irrelevant", "relevant"), ("dissimilar", "similar"),
+    ("unrelated", "related"), ("irrelevant", "relevant"), ("dissimilar", "similar"), ("n", "y"),
+    ("contradiction", "entailment"),
 }  # fmt: skip
 
 

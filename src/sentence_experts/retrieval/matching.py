@@ -59,7 +59,8 @@ def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
         is_same = bool(first) and first == other and is_near
     else:
         is_long = len((paper.title or "").split()) >= _WORDS_THAT_TELL
-        is_same = is_long or (is_near and not _are_unlike(paper.authors, known.get("authors")))
+        is_alike = not _are_unlike(paper.authors, known.get("authors"))
+        is_same = is_near or is_alike if is_long else is_near and is_alike
     return row if is_same else None
 
 

@@ -6,7 +6,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from math import exp, lgamma
+from math import exp, inf, lgamma
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ class ScreenResult:
     Attributes:
         papers: dicts of `rank`, `similar`, `sampled` (yes, no or None), `score`, `paper_id` and `title`: the
             unread papers in the order in which to read them, then the read ones, without a rank. Papers with
-            a larger score are more likely relevant.
+            a larger score are more likely relevant; those without the unit's text have none and come last.
         read, relevant, unread: numbers of papers that were read, relevant ones among them, and unread ones.
         missing: papers of the table that the corpus does not have.
         waiting: papers of a random sample that are still to be read, before it tells anything.
@@ -182,8 +182,8 @@ def order_papers(
     vectors, passing = searcher.vectors(on), searcher.papers.places(Filters(notices=False))
     scored = vectors.scores(fit_regression(taught.vectors, taught.similar))
     scores = dict(zip(vectors.papers.tolist(), scored.tolist(), strict=True))
-    unread = [row for row in scores if row not in read and (passing is None or passing[row])]
     ids, titles = (searcher.papers.column(name).to_pylist() for name in ("paper_id", "title"))
+    unread = [row for row in range(len(ids)) if row not in read and (passing is None or passing[row])]
     if draw:
         sample = _draw_sample(ids, unread, [*read], draw)
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
@@ -191,8 +191,8 @@ def order_papers(
     before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
     if sample:  # a paper may stand twice in the table
         before_it -= {*drawn, *(others or ())}
-    waiting = [row for row in drawn if row in scores and row not in read]
-    order = list(dict.fromkeys([*waiting, *sorted(unread, key=lambda row: -scores[row])]))
+    waiting = [row for row in drawn if row is not None and row not in read]
+    order = list(dict.fromkeys([*waiting, *sorted(unread, key=lambda row: -scores.get(row, -inf))]))
     papers = [
         {
             "rank": number if row not in read else None,

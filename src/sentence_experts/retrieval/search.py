@@ -201,7 +201,7 @@ def search(
     else:
         vectors = searcher.encode(texts, blend)
     passing, results = searcher.passing(filters, liked), []
-    for text, compared in zip(texts, searcher.compare(vectors, blend), strict=True):
+    for text, compared in zip(texts, searcher.compare(vectors, blend, bool(config.like)), strict=True):
         hits = searcher.find(compared, config.top_k, passing, text if config.hybrid else None)
         results.append(_described(searcher, hits, compared, config.sentences))
     return SearchResult(texts, results, papers.hidden(filters))

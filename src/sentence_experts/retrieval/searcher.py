@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.models.loading import LoadConfig
     from sentence_experts.retrieval.texts import PaperTexts
+
+logger = logging.getLogger(__name__)
 
 _ROUNDING = 1e-6  # possible difference between two computations of the same cosine
 
@@ -203,6 +206,7 @@ class Searcher:
         name = route.document_route
         if name not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, name, self.unit)
+            self._tell_of_papers_without_text(len(np.unique(vectors.papers)))
             for other in self._vectors.values():  # routes with heads share them
                 if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
                     vectors = replace(other, head=vectors.head)
@@ -213,8 +217,15 @@ class Searcher:
             self._taught[change] = self._vectors[name].mapped(change.weight)
         return self._taught[change]
 
-    def scale(self, blend: Blend) -> Scale:
-        """Return the scale of nearness; measured the first time that a route is used."""
+    def _tell_of_papers_without_text(self, found: int) -> None:
+        if found < self.papers.count and not self._vectors:
+            logger.warning(
+                f"{self.papers.count - found:,} of {self.papers.count:,} papers have no {self.unit} to "
+                "compare, and no search finds them; `unit` chooses another text"
+            )
+
+    def scale(self, blend: Blend, like: bool = False) -> Scale:
+        """Return the scale of nearness, to a query or (`like`) to papers; measured at a route's first use."""
         cosines = []
         for route in blend.routes:
             model_route = replace(route, name="", taught=None)
@@ -224,7 +235,8 @@ class Searcher:
                     papers = self.encode_papers(UNRELATED, model_route)
                 self._unrelated[model_route] = queries, papers
             queries, papers = self._unrelated[model_route]
-            cosines.append(route.of_queries(queries) @ route.of_papers(papers).T)
+            compared = route.of_papers(papers) if like else route.of_queries(queries)
+            cosines.append(compared @ route.of_papers(papers).T)
         shares = zip(blend.weights, cosines, strict=True)
         return Scale.of(np.sum([weight * each for weight, each in shares], axis=0))
 
@@ -285,12 +297,21 @@ class Searcher:
         means = [self.vectors(each).of_rows(rows).mean(axis=0, keepdims=True) for each in blend.routes]
         if not all(mean.any() for mean in means):
             raise UsageError("these papers have no text that could be compared")
+        for row in np.setdiff1d(rows, self.vectors(blend.main).papers):
+            paper = self.papers.column("paper_id")[int(row)]
+            logger.warning(f"{paper} has no {self.unit} to compare, and counts for nothing")
         queries = zip(blend.routes, map(unit_length, means), strict=True)
         return [each.taught.moved(query) if each.taught else query for each, query in queries]
 
-    def compare(self, queries: Sequence[Vectors], blend: Blend) -> Iterator[Comparison]:
-        """Compare queries with the papers; for each route their vectors, (queries, dimensions)."""
-        vectors, scale = tuple(map(self.vectors, blend.routes)), self.scale(blend)
+    def compare(self, queries: Sequence[Vectors], blend: Blend, like: bool = False) -> Iterator[Comparison]:
+        """Compare queries with the papers.
+
+        Args:
+            queries: for each route of the blend their vectors, (queries, dimensions).
+            blend: the routes.
+            like: whether the queries are means of papers (`mean_vectors`).
+        """
+        vectors, scale = tuple(map(self.vectors, blend.routes)), self.scale(blend, like)
         for query in zip(*queries, strict=True):
             yield Comparison(blend, query, vectors, scale)
 

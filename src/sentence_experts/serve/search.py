@@ -235,7 +235,8 @@ async def _compare_query(
             for view in views
         ]
     pairs = zip(views, queries, strict=True)
-    return liked, [next(view.searcher.compare(query, view.blend)) for view, query in pairs]
+    is_like = body.like is not None
+    return liked, [next(view.searcher.compare(query, view.blend, is_like)) for view, query in pairs]
 
 
 def _mean(library: Library, rows: Sequence[int], view: CorpusView) -> list[NDArray[np.float32]]:

@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category, normalize
 
-from sentence_experts.cells import BadRowError, as_link, as_text, holds_list_of_texts, parse_list, strip_text
+from sentence_experts.cells import (
+    NO_VALUES,
+    BadRowError,
+    as_link,
+    as_text,
+    holds_list_of_texts,
+    parse_list,
+    strip_text,
+)
 from sentence_experts.errors import InputError
+from sentence_experts.pairs.pair_tables import is_no_and_yes
 from sentence_experts.storage import sha256_text
 from sentence_experts.table_files import Row as Values
 from sentence_experts.tasks.sources import PAPER_ID, Record, read_records
@@ -128,6 +137,11 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
                 f"{reason}, and the column {name} holds 0 and 1 too: name it (`label: {name}`), so that "
                 'other rows are set aside, or give `label: ""`, so that it is not read'
             )
+        if reason and _says_no_and_yes(cells):
+            raise InputError(
+                f"{reason}: write 0 and 1 in the column {name} if it says which texts are linked, or give "
+                '`label: ""`, so that it is not read'
+            )
         if not links - {None}:
             reason = reason or "it is empty"
         if lacking and not reason:
@@ -135,8 +149,17 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
     elif not any(map(_is_text, cells)):
         reason = "it holds no texts"
     if reason:
-        logger.info(f"not read: the column {name}; {reason}")
+        log = logger.warning if role == "label" else logger.info
+        log(f"not read: the column {name}; {reason}")
     return not reason
+
+
+def _says_no_and_yes(cells: list[Any]) -> bool:
+    """Return whether a column has two values, which are numbers or say no and yes."""
+    values = sorted({str(cell).strip() for cell in cells if cell is not None} - {"", *NO_VALUES})
+    if len(values) != 2:
+        return False
+    return is_no_and_yes(values) or is_no_and_yes(values[::-1]) or not any(map(_is_text, values))
 
 
 def _is_text(cell: Any) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.cells import BadRowError
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.pair_tables import fold_split, is_no_and_yes, read_split
 from sentence_experts.pairs.table_folder import parquet_hash
@@ -174,6 +175,8 @@ def _open_corpus(path: Path, wanted: list[str]) -> _Opened:
                 values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
                 if paper["retracted"]:
                     values = BadRowError("the paper was retracted")
+                elif paper["kind"] in NOTICE_KINDS:
+                    values = BadRowError(f"no research: {paper['kind']}")
                 yield f"{corpus.path.name} {paper[PAPER_ID]}", values
 
     table = _Table(str(corpus.path), [*wanted, PAPER_ID], rows())

@@ -288,6 +288,9 @@ def test_an_open_graph_follows_settings_and_can_be_copied(folder: Path, texts: l
     assert largest(short.encode(texts), se.load(folder, max_length=8).encode(texts)) <= 1e-6
     for twin in (copy.deepcopy(short), pickle.loads(pickle.dumps(short))):
         assert largest(twin.encode(texts), short.encode(texts)) <= 1e-6
+    (folder / "notes.txt").write_text("Not read.")
+    assert largest(copy.deepcopy(short).encode(texts), short.encode(texts)) <= 1e-6
+    (folder / "notes.txt").unlink()
     with pytest.raises(UsageError, match="`batch_size` has no effect here"):
         se.encode(folder, ["a"], batch_size=3)
     with pytest.raises(UsageError, match="encodes texts, not tuple"):

@@ -24,6 +24,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
+from transformers import PreTrainedConfig
 
 from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
 from sentence_experts.compat.values import describe_values
@@ -159,6 +160,48 @@ class Kept(Power):
 
 class Mode(Enum):
     MEAN, MAX = 1, 2
+
+
+class OwnConfig(PreTrainedConfig):
+    model_type = "own"
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.config = OwnConfig()
+        self.config.scale = scale
+
+    def forward(self, features: Any) -> Any:
+        return features
+
+
+def test_the_config_of_an_own_module_counts(model: Any) -> None:
+    hashes = set()
+    for scale in (1.0, 5.0):
+        model.append(Scaled(scale))
+        hashes.add(fingerprint_of(model))
+        model.encode(["rice"])
+        assert fingerprint_of(model) in hashes
+        del model[-1]
+    assert len(hashes) == 2
+
+
+def test_many_objects_that_hold_each_other_are_described_once() -> None:
+    """Each is described where it is met first: all ways through a graph of 40 nodes would never end."""
+    nodes = [Node(f"node {n}") for n in range(40)]
+    for node in nodes:
+        node.near = {each for each in nodes if each is not node}
+    described = str(describe_values(nodes))
+    assert described == str(describe_values(copy.deepcopy(nodes)))
+    nodes[7].weight = 2.0
+    assert described != str(describe_values(nodes))
+
+
+class Node:
+    def __init__(self, name: str) -> None:
+        self.name, self.weight = name, 1.0
+        self.near: set[Node] = set()
 
 
 def test_all_that_own_modules_hold_counts(model: Any) -> None:

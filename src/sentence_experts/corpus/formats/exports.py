@@ -39,6 +39,7 @@ from sentence_experts.corpus.paper import (
     Paper,
     RecordError,
     clean_abstract,
+    is_type_of_retracted,
     kind_of_type,
     name_by_texts,
 )
@@ -204,7 +205,11 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         unreadable += " (a short DOI: replace it by the one that it stands for)"
     year, kind = year_in(stated.get("year")), stated.get("article_type") or ""
     # "Editorial" beside the type of a journal article.
-    named = next((each for each in stated.get("work_types", ()) if kind_of_type(each) != "article"), None)
+    named = "; ".join(
+        each
+        for each in stated.get("work_types", ())
+        if kind_of_type(each) != "article" or is_type_of_retracted(each)
+    )
     lists = {name: map(without_tags, stated.get(name, ())) for name in ("authors", "keywords", "mesh")}
     return Paper(
         **identifiers,
@@ -402,7 +407,7 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "addresses": [_first(entry, name) for name in ("url", "ee", "link")],
         "notes": [_first(entry, name) for name in ("note", "extra")],
         "authors": entry.get("author", []),
-        "work_types": entry.get("type", []),
+        "work_types": [*entry.get("type", []), *entry.get("document_type", [])],
         "retracted": any(note.split(";")[0] == "Retracted" for note in entry.get("note", [])),
         "keywords": [
             word

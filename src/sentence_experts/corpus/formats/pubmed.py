@@ -88,7 +88,15 @@ def _read_paper(record: Element) -> Paper:
         retracts=tuple(dict.fromkeys(each for each in withdrawn if each.doi or each.pmid or each.pmcid)),
         citations=tuple(_read_citations(article if book else data, related)),
         version=_read_version(pmid),
+        revised=_read_day(main.find("DateRevised")),
     )
+
+
+def _read_day(date: Element | None) -> int | None:
+    """Return a date as YYYYMMDD, if it is whole."""
+    parts = "" if date is None else "-".join(date.findtext(name, "") for name in ("Year", "Month", "Day"))
+    stated = re.fullmatch(r"(\d{4})-(\d\d?)-(\d\d?)", parts, re.ASCII)
+    return None if stated is None else int("{}{:0>2}{:0>2}".format(*stated.groups()))
 
 
 def _find_authors(article: Element) -> list[Element]:
