@@ -342,7 +342,7 @@ def test_papers_like_another_are_judged_as_papers(plain_model: Path) -> None:
     assert searcher.scale(blend, like=True) == pytest.approx(Scale.of(of_papers @ of_papers.T), rel=1e-4)
     queries = searcher.encode(UNRELATED, blend)[0]
     assert searcher.scale(blend) == pytest.approx(Scale.of(queries @ of_papers.T), rel=1e-4)
-    assert searcher.scale(blend).mean != pytest.approx(searcher.scale(blend, like=True).mean, rel=1e-2)
+    assert searcher.scale(blend).mean != pytest.approx(searcher.scale(blend, like=True).mean, rel=3e-4)
 
 
 def test_papers_without_the_text_are_told(plain_model: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -52,42 +52,23 @@ def trace_paper(papers: Papers, title: str | None, entry: str | None) -> int | N
 def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
     """Return the row of a paper of this title if it is the same work, else None."""
     (known,) = ({},) if row is None else papers.facts([row])
-    first, other = (_family_name(each) for each in (paper.authors, known.get("authors")))
+    authors, others = paper.authors, known.get("authors")
     years = [each for each in (paper.year, known.get("year")) if each]
     is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
+    is_alike = not _are_unlike(authors, others)
     if paper.doi and known.get("doi"):
-        is_same = bool(first) and first == other and is_near
+        is_same = bool(authors and others) and is_alike and is_near
     else:
         is_long = len((paper.title or "").split()) >= _WORDS_THAT_TELL
-        is_alike = not _are_unlike(paper.authors, known.get("authors"))
         is_same = is_near or is_alike if is_long else is_near and is_alike
     return row if is_same else None
 
 
 # Of family names, that are left out or put behind the given name.
 _PARTICLES = {
-    *[
-        "van",
-        "von",
-        "de",
-        "der",
-        "den",
-        "del",
-        "di",
-        "da",
-        "la",
-        "le",
-        "ter",
-        "ten",
-        "dos",
-        "el",
-        "al",
-        "jr",
-        "sr",
-        "ii",
-        "iii",
-    ]
-}
+    "van", "von", "de", "der", "den", "del", "di", "da", "la", "le", "ter", "ten", "dos", "el", "al", "jr",
+    "sr", "ii", "iii",
+}  # fmt: skip
 
 
 def _are_unlike(authors: Sequence[str] | None, others: Sequence[str] | None) -> bool:
@@ -116,18 +97,6 @@ def _plain_name(name: str) -> str:
     """Return a name in small letters without accents."""
     decomposed = unicodedata.normalize("NFKD", name.casefold())
     return "".join(each for each in decomposed if not unicodedata.combining(each))
-
-
-def _family_name(authors: Sequence[str] | None) -> str:
-    """Return the letters of the first author's family name; "" if there is none.
-
-    Names are "Family, Given", or in tables of users "Given Family" too.
-    """
-    if not authors:
-        return ""
-    family, comma, _ = authors[0].partition(",")
-    plain = unicodedata.normalize("NFKD", family if comma else (family.split() or [""])[-1])
-    return letters_of("".join(each for each in plain if not unicodedata.combining(each))) or ""
 
 
 def letters_of(title: str | None) -> str:
