@@ -227,6 +227,22 @@ def test_bare_digits_are_pmids_whichever_table_has_them(tmp_path: Path, turned: 
     assert corpus.to_pandas("citations")["cited"].tolist() == ["pmid:12345"]
 
 
+def test_bare_digits_are_pmids_of_any_record_in_any_order_of_steps(tmp_path: Path) -> None:
+    records = packed_file(
+        tmp_path / "records.xml.gz", record("11", title="Rice"), record("12", title="Sleep")
+    )
+    table, cited = (
+        [{"id": "7", "title": "Iron"}, {"id": "12", "title": "Bees"}],
+        [("11", "7"), ("7", "11"), ("7", "12")],
+    )
+    citations = [{"citing": citing, "cited": each} for citing, each in cited]
+    once = import_corpus([records], papers=table, citations=citations, workers=1)
+    early = add_to_corpus(import_corpus(papers=table, citations=citations), [records], workers=1)
+    late = add_to_corpus(import_corpus([records], workers=1), papers=table, citations=citations)
+    for corpus in (once, early, late):  # an id of one's own comes first
+        assert links(corpus) == [("7", "pmid:11"), ("7", "12"), ("pmid:11", "7")]
+
+
 def test_tables_that_give_one_id_to_different_papers_are_no_corpus(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -282,6 +298,15 @@ def test_an_own_id_gains_a_doi_in_another_table(
         row["paper_id"] for row in rows if row["title"] != "Iron at sea"
     }
     assert "name different papers" not in caplog.text
+
+
+def test_an_own_id_may_be_a_pmid_of_another_record(tmp_path: Path) -> None:
+    records = packed_file(
+        tmp_path / "records.xml.gz", record("11", title="Rice."), record("12", title="Sleep.")
+    )
+    table = [{"id": "11", "title": "RICE"}, {"id": "12", "title": "Iron in the deep sea"}]  # a row's number
+    corpus = import_corpus([records], papers=table, workers=1)
+    assert [row["paper_id"] for row in papers(corpus)] == ["12", "pmid:11", "pmid:12"]
 
 
 def test_an_own_id_with_two_dois_is_two_papers(caplog: pytest.LogCaptureFixture) -> None:

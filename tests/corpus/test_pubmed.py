@@ -256,6 +256,13 @@ def test_a_deletion_has_no_day(tmp_path: Path) -> None:
     assert [paper["pmid"] for paper in papers(import_corpus(tmp_path, workers=1))] == ["2", "3"]
 
 
+def test_a_record_without_a_day_is_in_the_order_of_names(tmp_path: Path) -> None:
+    packed_file(tmp_path / "a.xml.gz", record(title="Undated."))
+    packed_file(tmp_path / "q.xml.gz", revised("2026-01-01", title="Newest."))
+    packed_file(tmp_path / "z.xml.gz", revised("2025-01-01", title="Older."))
+    assert [paper["title"] for paper in papers(import_corpus(tmp_path, workers=1))] == ["Newest"]
+
+
 def test_references_of_replaced_records_are_ignored(tmp_path: Path) -> None:
     def cites(doi: str) -> str:
         return f"<Reference>{article_ids(pubmed='7', doi=doi)}</Reference>"

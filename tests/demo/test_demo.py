@@ -58,6 +58,7 @@ def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> Non
     assert not describe_unmatched_rules(rules, {"subjects": dict.fromkeys(TOPICS, 1)})
 
 
+@pytest.mark.slow
 def test_the_third_route_leaves_the_others_and_the_texts_say_simulated(
     tmp_path: Path, minilm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

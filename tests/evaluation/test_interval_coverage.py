@@ -7,6 +7,7 @@ The bands hold 99.9% of what so few worlds would give if a nominal 95% were 93 t
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 from interval_coverage import World, coverage, equal_models, rejections
@@ -25,11 +26,13 @@ def test_intervals_hold_the_true_value():
         assert abs(figures["mean_error"]) < 0.4 * figures["standard_error"], name
 
 
+@pytest.mark.slow
 def test_intervals_of_the_same_pairs_under_two_routes_hold_the_true_value():
     found = coverage(World((100,) * 2, distance=0.5, repeated=True), WORLDS, replicates=5)["mean roc_auc"]
     assert LOWEST <= found["coverage"] <= HIGHEST
 
 
+@pytest.mark.slow
 def test_equal_ways_of_training_look_equal():
     worlds = 120
     found = rejections(0.007, 3, worlds, replicates=5)
@@ -44,6 +47,7 @@ def test_equally_good_models_look_equal_on_few_pairs():
         assert found[name] <= binom.ppf(0.9995, WORLDS, 0.055) / WORLDS, name
 
 
+@pytest.mark.slow
 def test_intervals_of_areas_hold_near_one():
     """With few pairs, where an interval that is symmetric around the area holds 81% to 86%."""
     found = coverage(World((50,) * 2, distance=3.0), WORLDS, replicates=2)
@@ -51,6 +55,7 @@ def test_intervals_of_areas_hold_near_one():
         assert LOWEST <= found[name]["coverage"] <= HIGHEST, name
 
 
+@pytest.mark.slow
 def test_domains_without_errors_do_not_stretch_the_interval_of_the_mean():
     """What their pairs cannot show is as wide as in their own intervals, and no wider."""
     world, mixed = World((100,) * 4, distance=4.0), 0

@@ -163,6 +163,7 @@ for open_model in (sentence_experts.load, sentence_experts.MoeEmbedder):
 """
 
 
+@pytest.mark.slow
 def test_without_a_network_cached_models_load_and_others_fail_without_retries(
     base_folders: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_invalid_settings_are_errors(settings: dict) -> None:
         limits(**settings)
 
 
+@pytest.mark.slow
 def test_limits_change_no_byte(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
     little = limits(memory="200MB", engine="local[1]", scratch=str(tmp_path / "scratch"), domains=RULES)
     limited = compile_pairs(corpus, little, tmp_path / "limited", **SMALL)

@@ -266,6 +266,18 @@ def test_a_table_without_pairs_is_refused(changed: dict, message: str) -> None:
         import_pairs(questions().head(0))
 
 
+def test_columns_may_change_places_with_their_ids() -> None:
+    rows = [
+        {"anchor": f"a {n}", "positive": f"p {n}", "anchor_id": f"A{n}", "positive_id": f"P{n}"}
+        for n in range(20)
+    ]
+    frame = import_pairs(rows, anchor="positive", positive="anchor").to_pandas()
+    for end in ("anchor", "positive"):
+        assert (frame[f"{end}_id"].str.lower().str[0] == frame[end].str[0]).all()
+    with pytest.raises(UsageError, match="`anchor` and `positive` are one column, 'positive'"):
+        import_pairs(rows, anchor="positive")
+
+
 def test_own_pairs_train_and_evaluate_in_two_commands(
     tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

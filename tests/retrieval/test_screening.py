@@ -118,6 +118,14 @@ def test_unread_papers_are_ordered_by_what_was_taught(corpus: Path, plain_model:
     assert "Only a random sample can tell" in repr(result)
 
 
+def test_no_more_papers_are_likely_than_there_can_be() -> None:
+    result = ScreenResult(
+        [], read=220, relevant=30, unread=5, missing=0, sampled=30, found=8, pool=225, since=22
+    )
+    assert result.at_most == 5
+    assert "Of these likely 5 are relevant, with 95% confidence at most 5" in result.verdict
+
+
 def test_papers_without_the_text_are_on_the_list(plain_model: Path) -> None:
     rows = [{"id": str(n), "title": f"Rice {n}", "abstract": "Roots." * (n % 3 > 0)} for n in range(30)]
     marks = [{"paper": str(n), "similar": n < 3} for n in (1, 2, 4, 5)]

@@ -349,7 +349,7 @@ def test_papers_without_the_text_are_told(plain_model: Path, caplog: pytest.LogC
     rows = [{"id": str(n), "title": f"Rice {n}", "abstract": "Roots." * (n % 2)} for n in range(6)]
     corpus = import_corpus(papers=rows)
     assert len(search(plain_model, corpus, "rice", unit="abstract").papers[0]) == 3
-    assert "3 of 6 papers have no abstract to compare, and no search finds them" in caplog.text
+    assert "3 of 6 papers have no abstract to compare, and are not compared" in caplog.text
     search(plain_model, corpus, like=["0", "1"], unit="abstract")
     assert "0 has no abstract to compare, and counts for nothing" in caplog.text
 

@@ -165,6 +165,7 @@ def test_noise_on_papers_that_are_judged_several_times_is_not_either(queries: in
     assert sum(each > 0.5 for each in low) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.0, 2.0])
 def test_the_interval_covers_the_figure_of_other_papers(strength: float) -> None:
     """The true figure is that of the map of all marks, on papers that were not among them."""

@@ -438,6 +438,12 @@ def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient)
         ("/list", {}, 422, "text: give `text` or `keyword`"),
         ("/list", {"text": "paper,similar\n10.1/x,no\n"}, 422, "text: a table with a column `similar`"),
         ("/list", {"text": "doi\tsimilar\n10.1/x\tno\n"}, 422, "text: a table with a column `similar`"),
+        (
+            "/list",
+            {"text": "paper,similar,why it is left out\nx,no,a\n"},
+            422,
+            "text: a table with a column `similar`",
+        ),
         ("/list", {"keyword": "nothing"}, 422, "keywords: no paper of the corpus has 'nothing'"),
         ("/list", {"text": "10.5555/made-up.001", "similar": 3}, 422, "similar: "),
         ("/screen", {}, 422, "mark at least 2 papers as similar; there are 0"),

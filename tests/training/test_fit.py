@@ -516,7 +516,7 @@ def test_a_table_with_a_row_per_label_is_told(caplog: pytest.LogCaptureFixture) 
     assert not caplog.records
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
 def test_coarse_weights_are_trained_as_float32(minilm: str, dtype: Any) -> None:
     half = se.load(minilm, dtype=dtype)
     fitted = se.fit(half, make_rows(), by=["topic"], kind="adapter", steps=2)

@@ -70,7 +70,7 @@ def describe_values(value: Any, known: Known | None = None, weights: bool = True
         return value.name
     if id(value) in known:
         return f"described elsewhere: {known[id(value)][0]}"
-    known[id(value)] = (len(known), value)
+    known[id(value)] = (-1 - len(known), value)  # layers have positive numbers
     if isinstance(value, set):
         return [describe_values(each, known) for each in sorted(value, key=_describe_shortly)]
     if isinstance(value, np.ndarray):
@@ -88,12 +88,17 @@ def describe_values(value: Any, known: Known | None = None, weights: bool = True
 
 def _describe_shortly(value: Any) -> str:
     """Return a text by which the members of a set are put in order: what they hold does not count."""
-    if isinstance(value, tuple):
-        return str([_describe_shortly(each) for each in value])
-    settings = {} if isinstance(value, _PLAIN) else getattr(value, "__dict__", {})
+    if isinstance(value, tuple | frozenset):
+        parts = [_describe_shortly(each) for each in value]
+        return str(parts if isinstance(value, tuple) else sorted(parts))
+    if isinstance(code := getattr(value, "__code__", None), CodeType):
+        return str(_describe_code(code))
+    text = repr(value)
+    if isinstance(value, _PLAIN) or (not hasattr(value, "__dict__") and " at 0x" not in text):
+        return f"{type(value).__qualname__} {text}"
+    settings = getattr(value, "__dict__", {})
     plain = sorted((name, repr(each)) for name, each in settings.items() if isinstance(each, _PLAIN))
-    named = repr(value) if isinstance(value, _PLAIN) else getattr(value, "__qualname__", "")
-    return f"{type(value).__qualname__} {named} {plain}"
+    return f"{type(value).__qualname__} {getattr(value, '__qualname__', '')} {plain}"
 
 
 def describe_config(config: PreTrainedConfig) -> dict[str, Any]:

@@ -74,19 +74,24 @@ COPIES = """
 _PADDED = f"regexp_replace({_FILE}, '([0-9]+)', '00000000000\\1', 'g')"
 _IN_NUMBERS = f"regexp_replace({_PADDED}, '0*([0-9]{{12}})', '\\1', 'g')"
 _WORK = "coalesce('openalex:W' || openalex, 'pmid:' || pmid)"
+# Bare digits in a table of citations may be a PMID, and "W12" a work of OpenAlex, if papers have any: the
+# user's own ids come first.
+_READ_BARE = (
+    "CASE WHEN (SELECT count({0}) > 0 FROM valid_papers) "
+    "THEN nullif(regexp_extract({1}, '^{2}0*([1-9][0-9]{{0,10}})$', 1), '') END"
+)
 MAKE_REVISIONS = (
     # Only works with several records can have a replaced one.
     f"""CREATE TABLE revised_works AS
     SELECT {_WORK} AS work FROM distinct_papers WHERE version IS NOT NULL
     GROUP BY work HAVING count(*) > 1 OR bool_or(deleted)""",
-    # The last mention of each version of a record: by the day of its revision, if all have one, as deletions
-    # do not, then in the order of the files' names.
+    # The last mention of each version of a record, in the order of the files' names, unless the day of
+    # another one's revision is later; deletions have no day.
     f"""CREATE TABLE revisions AS
     WITH mentions AS (
         SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
             {_IN_NUMBERS} AS file, {_IN_FILE} AS in_file, a.content,
-            CASE WHEN bool_and(a.revised IS NOT NULL) OVER (PARTITION BY {_WORK}, a.version)
-                THEN a.revised END AS day
+            coalesce(a.revised < max(a.revised) OVER (PARTITION BY {_WORK}, a.version), false) AS is_older
         FROM distinct_papers a JOIN source_names n USING (source)
         WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
     ), aged AS (
@@ -94,7 +99,7 @@ MAKE_REVISIONS = (
             first_value(source_name || '/' || member) OVER last_first AS last_in
         FROM mentions
         WINDOW last_first AS (PARTITION BY work, version
-            ORDER BY day DESC, file DESC, in_file DESC, content DESC, spot DESC)
+            ORDER BY is_older, file DESC, in_file DESC, content DESC, spot DESC)
     ) SELECT *, age = 1 AND NOT gone AND version = max(version) FILTER (age = 1 AND NOT gone)
         OVER (PARTITION BY work) AS stands
     FROM aged""",
@@ -106,10 +111,15 @@ MAKE_REVISIONS = (
     FROM revisions r LEFT JOIN revisions s ON s.work = r.work AND s.stands
     WHERE r.stands IS DISTINCT FROM true""",
     "CREATE VIEW valid_papers AS SELECT * FROM distinct_papers ANTI JOIN set_aside USING (spot)",
-    """CREATE VIEW valid_references AS
+    f"""CREATE VIEW valid_references AS
     SELECT * FROM all_references ANTI JOIN (SELECT spot FROM set_aside UNION ALL SELECT spot FROM copies)
         USING (spot) WHERE record IS NOT NULL
-    UNION ALL SELECT * FROM citations_of_tables""",
+    UNION ALL SELECT * REPLACE (
+        coalesce(pmid, {_READ_BARE.format("pmid", "other", "")}) AS pmid,
+        coalesce(openalex, {_READ_BARE.format("openalex", "other", "W")}::BIGINT) AS openalex,
+        coalesce(citing_key, 'pmid:' || {_READ_BARE.format("pmid", "citing", "")},
+            'openalex:W' || {_READ_BARE.format("openalex", "citing", "W")}) AS citing_key
+    ) FROM citations_of_tables""",
 )
 
 REPLACED_RECORDS = """
@@ -152,24 +162,32 @@ def _is_own_id(column: str) -> str:
 
 
 _LONG_TITLE = 40  # characters
-_UNLIKE = "levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title))"
+_FAR = "levenshtein(lower(a.title), lower(b.title)) > {} * greatest(len(a.title), len(b.title))"
 
 # A table may give an own id a DOI or PMID that another one, such as an earlier version of it, did not have.
 # The identifiers of records with one own id and titles alike are put together, unless two of them differ; so
 # are those of records with the same texts, if these are more than "Editorial".
-_OWN_IDS_TO_JOIN = f"""
-    SELECT other FROM record_ids WHERE other NOT LIKE 'file:%'
-    GROUP BY other HAVING count(DISTINCT {_KEY}) > 1"""
-_JOIN_BY_OWN_IDS = f"""
+_ONE_OF_EACH = " AND ".join(f"count(DISTINCT {{0}}{kind}) <= 1" for kind in KINDS)
+# The own id may be a PMID that other records state as such.
+_OWN_NAMES = """(
+    SELECT *, other AS name FROM record_ids WHERE other NOT LIKE 'file:%'
+    UNION ALL SELECT *, pmid FROM record_ids
+    WHERE pmid IN (SELECT other FROM record_ids) AND other IS DISTINCT FROM pmid)"""
+_NAMES_TO_JOIN = f"""
+    SELECT name FROM {_OWN_NAMES} GROUP BY name
+    HAVING count(DISTINCT {_KEY}) > 1
+        AND (name NOT LIKE 'text:%' OR ({_ONE_OF_EACH.format("")}))"""
+_JOIN_BY_OWN_NAMES = f"""
     CREATE OR REPLACE TABLE record_ids AS
     WITH named AS (
-        SELECT r.*, p.title FROM record_ids r JOIN valid_papers p USING (spot)
-        WHERE r.other IN ({_OWN_IDS_TO_JOIN})
-            AND (r.other NOT LIKE 'text:%' OR p.abstract IS NOT NULL OR len(p.title) > {_LONG_TITLE})
+        SELECT r.*, p.title FROM {_OWN_NAMES} r JOIN valid_papers p USING (spot)
+        WHERE r.name IN ({_NAMES_TO_JOIN})
+            AND (r.name NOT LIKE 'text:%' OR p.abstract IS NOT NULL OR len(p.title) > {_LONG_TITLE})
     ), joined AS (
         SELECT a.spot, {", ".join(f"any_value(b.{kind}) AS {kind}" for kind in KINDS)}
-        FROM named a JOIN named b ON b.other = a.other AND ({_UNLIKE}) IS NOT TRUE GROUP BY a.spot
-        HAVING {" AND ".join(f"count(DISTINCT b.{kind}) <= 1" for kind in KINDS)}
+        FROM named a JOIN named b
+            ON b.name = a.name AND (a.title = b.title OR ({_FAR.format(0.4)}) IS NOT TRUE) GROUP BY a.spot
+        HAVING {_ONE_OF_EACH.format("b.")}
     )
     SELECT r.spot, {", ".join(f"coalesce(r.{kind}, j.{kind}) AS {kind}" for kind in KINDS)}, r.other, {_PLACE}
     FROM record_ids r LEFT JOIN joined j USING (spot)"""
@@ -184,7 +202,7 @@ OWN_IDS_OF_OTHER_WORKS = f"""
         WHERE p.title IS NOT NULL AND {_is_own_id("w.other")}
     ), shared AS (
         SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
-            {_UNLIKE} AND (a.key <> b.key OR a.key = a.other) AS unlike, a.key <> b.key AS differs
+            {_FAR.format(0.6)} AND (a.key <> b.key OR a.key = a.other) AS unlike, a.key <> b.key AS differs
         FROM named a JOIN named b
             ON b.other = a.other AND a.source < b.source AND (a.corpus = b.corpus) IS NOT TRUE
     ), alike AS (SELECT count(*) AS copies FROM copies WHERE source <> first_source AND {_is_own_id("other")})
@@ -201,8 +219,8 @@ def choose_records(ask: Ask) -> Iterator[str]:
     # the PMCID to a DOI.
     for _ in range(2):
         yield from _fill(ask)
-    if ask(f"{_OWN_IDS_TO_JOIN} LIMIT 1"):
-        yield _JOIN_BY_OWN_IDS
+    if ask(f"{_NAMES_TO_JOIN} LIMIT 1"):
+        yield _JOIN_BY_OWN_NAMES
         for _ in range(2):
             yield from _fill(ask)
     yield _WORKS

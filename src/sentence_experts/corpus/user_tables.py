@@ -25,7 +25,6 @@ from sentence_experts.corpus.identifiers import (
     Identifiers,
     normalise_doi,
     normalise_openalex,
-    normalise_pmid,
     parse_identifier,
 )
 from sentence_experts.corpus.paper import (
@@ -89,14 +88,8 @@ def read_user_tables(papers: Sequence[Table], citations: Table | None = None) ->
     tables = [UserTable(each, "papers", _check(each, "papers")) for each in papers]
     if citations is None:
         return tables
-    # Bare digits may be PMIDs only if the papers have PMIDs.
-    has_pmids = any("pmid" in each.names.values() for each in tables)
     # After the first table of papers, as sources are numbered.
-    return [
-        *tables[:1],
-        UserTable(citations, "citations", _check(citations, "citations"), has_pmids),
-        *tables[1:],
-    ]
+    return [*tables[:1], UserTable(citations, "citations", _check(citations, "citations")), *tables[1:]]
 
 
 def is_table_of_papers(path: Path) -> bool:
@@ -125,13 +118,11 @@ class UserTable:
         table: the table.
         kind: `papers` or `citations`.
         names: column of the table -> the name that it is read by.
-        digits_are_pmids: whether citations name papers by bare PMIDs.
     """
 
     table: Table
     kind: str
     names: dict[str, str]
-    digits_are_pmids: bool = False
 
     @property
     def name(self) -> str:
@@ -170,7 +161,7 @@ class UserTable:
                         if not _add_paper(part, named, number, self.name, first_rows):
                             repeated.append(number)
                     else:
-                        _add_citation(part, named, number, self.name, self.digits_are_pmids)
+                        _add_citation(part, named, number, self.name)
                 except BadRowError as error:
                     reason = "broken-row" if row is error else "bad-row"
                     bad = Rejection(self.name, None, f"row {number}", reason, str(error))
@@ -286,29 +277,21 @@ def _is_identifier(kind: str, value: str) -> bool:
     return is_doi or parse_identifier(value).name() is not None or _NORMALISE[kind](value) is not None
 
 
-def _add_citation(part: CorpusPart, row: Row, number: int, table: str, digits_are_pmids: bool) -> None:
+def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
     citing, cited = _clean_identifier(row.get("citing")), _clean_identifier(row.get("cited"))
     title = _clean_text(row.get("cited_title"))
     if not citing:
         raise BadRowError("no citing paper")
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
-    names = _parse_identifiers(cited, digits_are_pmids) if cited else Identifiers()
+    names = parse_identifier(cited) if cited else Identifiers()
     stated_year = _clean_text(row.get("cited_year"))
     year = year_in(stated_year)
     if stated_year and year is None:
         whose = f"a work that {citing[:SHOWN]} cites"
         part.rejections.append(_reject_value(table, number, "year", whose, stated_year))
     citation = Citation(**names._asdict(), title=title, year=year, other=cited)
-    part.add_citation(citing, _parse_identifiers(citing, digits_are_pmids).name(), number, citation)
-
-
-def _parse_identifiers(value: str, digits_are_pmids: bool) -> Identifiers:
-    if digits_are_pmids and value.isdigit():
-        return Identifiers(pmid=normalise_pmid(value))
-    if re.fullmatch(r"W\d+", value, re.ASCII):  # as OpenAlex names works; an own id of this form comes first
-        return Identifiers(openalex=normalise_openalex(value))
-    return parse_identifier(value)
+    part.add_citation(citing, parse_identifier(citing).name(), number, citation)
 
 
 def _clean_text(value: Any) -> str | None:

@@ -98,6 +98,10 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     """
     name = name_of_table(source)
     chosen = {config.anchor: "anchor", config.positive: "positive"}
+    if len(chosen) < 2:
+        raise UsageError(f"`anchor` and `positive` are one column, {config.anchor!r}: name both")
+    if chosen == {"positive": "anchor", "anchor": "positive"}:  # with their ids
+        chosen |= {"positive_id": "anchor_id", "anchor_id": "positive_id"}
     given = read_released(source, config.subset)
     if not given:
         given = {name: read_tables(load_hub_dataset(source, config.subset), name, chosen)}

@@ -79,7 +79,7 @@ _READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), read_tex
 _NO_AND_YES = {
     ("no", "yes"), ("false", "true"), ("negative", "positive"), ("different", "same"), ("unlinked", "linked"),
     ("unrelated", "related"), ("irrelevant", "relevant"), ("dissimilar", "similar"), ("n", "y"),
-    ("contradiction", "entailment"),
+    ("contradiction", "entailment"), ("neg", "pos"),
 }  # fmt: skip
 
 

@@ -94,6 +94,7 @@ class ScreenResult:
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
         likely = max((self.pool + self.newer) * self.found / self.sampled - self.since, 0)
+        likely = min(likely, self.at_most)
         share = 100 * self.relevant // max(self.relevant + self.at_most, 1)  # down, since it is a bound
         is_list = self.sample is not None and self.sample.others is not None
         came = "that the table does not list" if is_list else "that came after it"
@@ -162,8 +163,9 @@ def screen(
     result = order_papers(searcher, on, marks, sample, config.sample)
     if result.newer and sample and not config.sample:
         logger.warning(
-            f"{result.newer:,} papers are not in the table: they came after the sample, or their "
-            "rows were removed, and then the bound may be too low: keep all rows of a list"
+            f"{result.newer:,} papers are not in the table: they came after the sample, or have no "
+            f"{searcher.unit} (earlier versions left these out), or their rows were removed, and then the "
+            "bound may be too low: keep all rows of a list"
         )
     return result
 

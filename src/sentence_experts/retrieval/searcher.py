@@ -206,7 +206,7 @@ class Searcher:
         name = route.document_route
         if name not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, name, self.unit)
-            self._tell_of_papers_without_text(len(np.unique(vectors.papers)))
+            self._tell_of_papers_without_text(len(vectors.papers))
             for other in self._vectors.values():  # routes with heads share them
                 if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
                     vectors = replace(other, head=vectors.head)
@@ -218,10 +218,10 @@ class Searcher:
         return self._taught[change]
 
     def _tell_of_papers_without_text(self, found: int) -> None:
-        if found < self.papers.count and not self._vectors:
+        if found < self.papers.count and not self._vectors and self.unit in ("title", "abstract"):
             logger.warning(
                 f"{self.papers.count - found:,} of {self.papers.count:,} papers have no {self.unit} to "
-                "compare, and no search finds them; `unit` chooses another text"
+                "compare, and are not compared; `unit` chooses another text"
             )
 
     def scale(self, blend: Blend, like: bool = False) -> Scale:
@@ -235,8 +235,11 @@ class Searcher:
                     papers = self.encode_papers(UNRELATED, model_route)
                 self._unrelated[model_route] = queries, papers
             queries, papers = self._unrelated[model_route]
-            compared = route.of_papers(papers) if like else route.of_queries(queries)
-            cosines.append(compared @ route.of_papers(papers).T)
+            as_papers = route.of_papers(papers)
+            compared = as_papers if like else route.of_queries(queries)
+            if like and route.taught is not None:
+                compared = route.taught.moved(compared)
+            cosines.append(compared @ as_papers.T)
         shares = zip(blend.weights, cosines, strict=True)
         return Scale.of(np.sum([weight * each for weight, each in shares], axis=0))
 
@@ -294,11 +297,12 @@ class Searcher:
         A paper counts once, however often it is named.
         """
         rows = list(dict.fromkeys(rows))
-        means = [self.vectors(each).of_rows(rows).mean(axis=0, keepdims=True) for each in blend.routes]
+        vectors = [self.vectors(each).of_rows(rows) for each in blend.routes]
+        means = [each.mean(axis=0, keepdims=True) for each in vectors]
         if not all(mean.any() for mean in means):
             raise UsageError("these papers have no text that could be compared")
-        for row in np.setdiff1d(rows, self.vectors(blend.main).papers):
-            paper = self.papers.column("paper_id")[int(row)]
+        for row in np.array(rows)[~vectors[0].any(axis=1)].tolist():
+            paper = self.papers.column("paper_id")[row]
             logger.warning(f"{paper} has no {self.unit} to compare, and counts for nothing")
         queries = zip(blend.routes, map(unit_length, means), strict=True)
         return [each.taught.moved(query) if each.taught else query for each, query in queries]

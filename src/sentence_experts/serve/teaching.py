@@ -187,8 +187,12 @@ async def mark_list(request: Request) -> Response:
 def _is_table_of_marks(text: str) -> bool:
     header = text.lstrip("\ufeff \n").partition("\n")[0].lower()
     columns = {each.strip(' \r"') for each in re.split("[,;\t]", header)}
-    # Names of columns are short; a title may begin with "Similar, but not the same".
-    return "similar" in columns and len(columns) > 1 and all(len(each.split()) < 3 for each in columns)
+    # A title may begin with "Similar, but not the same".
+    is_named = not columns.isdisjoint(_NAMING) or all(len(each.split()) < 3 for each in columns)
+    return "similar" in columns and len(columns) > 1 and is_named
+
+
+_NAMING = {"paper", "paper_id", "id", "doi", "pmid", "title"}
 
 
 @router.post("/begin", openapi_extra=body_of(BeginRequest))

@@ -88,7 +88,7 @@ class Reading(NamedTuple):
 def read(source: Source, kind: Kind, folder: Path) -> Reading:
     """Read a source whose paths are relative to `folder`.
 
-    Papers of a corpus that were retracted are unusable records.
+    Papers of a corpus that were retracted, and notices, are unusable records (`read_records`).
 
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
@@ -155,11 +155,11 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
 
 
 def _says_no_and_yes(cells: list[Any]) -> bool:
-    """Return whether a column has two values, which are numbers or say no and yes."""
-    values = sorted({str(cell).strip() for cell in cells if cell is not None} - {"", *NO_VALUES})
-    if len(values) != 2:
-        return False
-    return is_no_and_yes(values) or is_no_and_yes(values[::-1]) or not any(map(_is_text, values))
+    """Return whether a column has two values that say no and yes."""
+    values = sorted(
+        {str(cell).strip().removesuffix(".0") for cell in cells if cell is not None} - {"", *NO_VALUES}
+    )
+    return is_no_and_yes(values) or is_no_and_yes(values[::-1]) or values in (["1", "2"], ["-1", "1"])
 
 
 def _is_text(cell: Any) -> bool:

@@ -57,7 +57,9 @@ class _Table(NamedTuple):
 
 
 def read_records(source: Source, kind: Kind, folder: Path) -> Records:
-    """Read the records of a source whose paths are relative to `folder`; retracted papers are bad ones.
+    """Read the records of a source whose paths are relative to `folder`.
+
+    Papers of a corpus that were retracted are bad ones, and so are notices, unless a column names kinds.
 
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
@@ -175,7 +177,7 @@ def _open_corpus(path: Path, wanted: list[str]) -> _Opened:
                 values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
                 if paper["retracted"]:
                     values = BadRowError("the paper was retracted")
-                elif paper["kind"] in NOTICE_KINDS:
+                elif paper["kind"] in NOTICE_KINDS and not {"kind", "article_type"} & {*wanted}:
                     values = BadRowError(f"no research: {paper['kind']}")
                 yield f"{corpus.path.name} {paper[PAPER_ID]}", values
 

@@ -51,6 +51,7 @@ def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 60 * KILLS)
 @pytest.mark.parametrize("number", range(KILLS))
 def test_a_killed_fetch_continues_to_the_same_bytes(

@@ -198,6 +198,27 @@ def test_many_objects_that_hold_each_other_are_described_once() -> None:
     assert described != str(describe_values(nodes))
 
 
+def test_sets_are_described_the_same_in_every_process() -> None:
+    program = """if True:
+        from datetime import date
+        from pathlib import Path
+        from sentence_experts.compat.values import describe_values
+        paths = {Path(each) for each in "abcdef"}
+        days = {date(2000, 1, day) for day in range(1, 9)}
+        within = {frozenset({each, 1}) for each in "abcdef"}
+        print(describe_values([paths, days, within, {lambda: 1, lambda: 2, lambda: 3}]))"""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(told) == 1
+
+
 class Node:
     def __init__(self, name: str) -> None:
         self.name, self.weight = name, 1.0
