@@ -241,16 +241,8 @@ def is_type_of_retracted(article_type: str | None) -> bool:
 
 
 TELLING = (
-    "correct",
-    "errat",
-    "corrig",
-    "addend",
-    "retract",
-    "withdraw",
-    "remov",
-    "concern",
-    "editorial",
-    "duplicate",
+    *("correct", "errat", "corrig", "addend", "retract"),
+    *("withdraw", "remov", "concern", "editorial", "duplicate"),
 )
 """Words, one of which is in every title that tells of a notice or retraction (`kind_of`, `is_retracted`)."""
 

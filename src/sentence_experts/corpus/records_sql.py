@@ -164,15 +164,15 @@ def _is_own_id(column: str) -> str:
 _LONG_TITLE = 40  # characters
 _FAR = "levenshtein(lower(a.title), lower(b.title)) > {} * greatest(len(a.title), len(b.title))"
 
-# A table may give an own id a DOI or PMID that another one, such as an earlier version of it, did not have.
-# The identifiers of records with one own id and titles alike are put together, unless two of them differ; so
-# are those of records with the same texts, if these are more than "Editorial".
 _ONE_OF_EACH = " AND ".join(f"count(DISTINCT {{0}}{kind}) <= 1" for kind in KINDS)
-# The own id may be a PMID that other records state as such.
+# The user's own id may be a PMID that other records state as such.
 _OWN_NAMES = """(
     SELECT *, other AS name FROM record_ids WHERE other NOT LIKE 'file:%'
     UNION ALL SELECT *, pmid FROM record_ids
     WHERE pmid IN (SELECT other FROM record_ids) AND other IS DISTINCT FROM pmid)"""
+# A table may give an own id a DOI or PMID that another one, such as an earlier version of it, did not have.
+# The identifiers of records with one own id and titles alike are put together, unless two of them differ; so
+# are those of records with the same texts, if these are more than "Editorial".
 _NAMES_TO_JOIN = f"""
     SELECT name FROM {_OWN_NAMES} GROUP BY name
     HAVING count(DISTINCT {_KEY}) > 1
