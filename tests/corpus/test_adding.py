@@ -227,20 +227,27 @@ def test_bare_digits_are_pmids_whichever_table_has_them(tmp_path: Path, turned: 
     assert corpus.to_pandas("citations")["cited"].tolist() == ["pmid:12345"]
 
 
-def test_bare_digits_are_pmids_of_any_record_in_any_order_of_steps(tmp_path: Path) -> None:
-    records = packed_file(
-        tmp_path / "records.xml.gz", record("11", title="Rice"), record("12", title="Sleep")
-    )
-    table, cited = (
-        [{"id": "7", "title": "Iron"}, {"id": "12", "title": "Bees"}],
-        [("11", "7"), ("7", "11"), ("7", "12")],
-    )
-    citations = [{"citing": citing, "cited": each} for citing, each in cited]
+@pytest.mark.parametrize("own", [("x7", "x12"), ("7", "12")])
+def test_bare_digits_are_pmids_of_any_record_in_any_order_of_steps(
+    tmp_path: Path, own: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    rice, sleep = record("11", title="Rice in drought"), record("12", title="Sleep of rats")
+    records = packed_file(tmp_path / "records.xml.gz", rice, sleep)
+    table = [
+        {"id": each, "title": title} for each, title in zip(own, ("Iron", "Bees and flowers"), strict=True)
+    ]
+    citations = [
+        {"citing": citing, "cited": cited} for citing, cited in (("11", own[0]), own, (own[0], "11"))
+    ]
     once = import_corpus([records], papers=table, citations=citations, workers=1)
     early = add_to_corpus(import_corpus(papers=table, citations=citations), [records], workers=1)
     late = add_to_corpus(import_corpus([records], workers=1), papers=table, citations=citations)
-    for corpus in (once, early, late):  # an id of one's own comes first
-        assert links(corpus) == [("7", "pmid:11"), ("7", "12"), ("pmid:11", "7")]
+    pmid = "11" if own == ("7", "12") else "pmid:11"  # beside row numbers, digits are no PMIDs
+    for corpus in (once, early, late):
+        assert sorted(links(corpus)) == sorted([(pmid, own[0]), own, (own[0], pmid)])
+    few = citations[:1]
+    import_corpus([records], papers=table, citations=few, workers=1)
+    assert ("1 of 1 citations are by works that the corpus does not have" in caplog.text) == (pmid == "11")
 
 
 def test_tables_that_give_one_id_to_different_papers_are_no_corpus(
@@ -301,12 +308,15 @@ def test_an_own_id_gains_a_doi_in_another_table(
 
 
 def test_an_own_id_may_be_a_pmid_of_another_record(tmp_path: Path) -> None:
-    records = packed_file(
-        tmp_path / "records.xml.gz", record("11", title="Rice."), record("12", title="Sleep.")
-    )
-    table = [{"id": "11", "title": "RICE"}, {"id": "12", "title": "Iron in the deep sea"}]  # a row's number
+    rows = [record(n, title=f"{title}.") for n, title in (("11", "Rice"), ("12", "Sleep"), ("13", "Stars"))]
+    records = packed_file(tmp_path / "records.xml.gz", *rows)
+    table = [
+        {"id": "11", "title": "RICE"},
+        {"id": "12", "title": "Iron in the deep sea"},  # the number of a row
+        {"id": "13", "title": "", "abstract": "Who knows."},
+    ]
     corpus = import_corpus([records], papers=table, workers=1)
-    assert [row["paper_id"] for row in papers(corpus)] == ["12", "pmid:11", "pmid:12"]
+    assert [row["paper_id"] for row in papers(corpus)] == ["12", "13", "pmid:11", "pmid:12", "pmid:13"]
 
 
 def test_an_own_id_with_two_dois_is_two_papers(caplog: pytest.LogCaptureFixture) -> None:

@@ -185,6 +185,10 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
     same = {"year": None}, {"authors": ("Ann Smith",)}, {"year": 2009}, {"doi": None, "authors": ()}
     assert match_papers(papers, [work, *(replace(work, **each) for each in others)]) == [0, None, None, None]
     assert match_papers(papers, [replace(work, **each) for each in same]) == [0] * 4
+    row = {"id": "10.1234/a", "title": "Deep learning for proteins", "authors": "Wei Wang", "year": 2020}
+    papers_of_wang = Papers(import_corpus(papers=[row, {"id": "10.1234/b", "title": "Rice"}]))
+    zhang = Paper(title=row["title"], doi="10.9999/other", authors=("Wei Zhang",), year=2020)
+    assert match_papers(papers_of_wang, [zhang]) == [None], "with two DOIs the family name counts"
     # Without a DOI a short title tells little, a long one enough.
     row = {"id": "10.1234/c", "title": "Yields of rice in drought", "authors": "Ito, B", "year": 2012}
     papers = Papers(import_corpus(papers=[row, {**row, "id": "10.1234/a", "title": "Introduction"}]))

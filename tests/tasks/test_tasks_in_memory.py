@@ -110,13 +110,21 @@ def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level("INFO", "sentence_experts")
     table = pd.DataFrame(questions(60)).rename(columns={"question": "anchor", "passage": "positive"})
     plain = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
-    for label in (["biology", "art"] * 30, [0, 2] * 30):
+    for label in (["biology", "art"] * 30, [3, 7] * 30):
         table["Label"] = label
         made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
         assert made.to_pandas().equals(plain.to_pandas())
         assert caplog.text.count("not read: the column Label; a label of a pair is 1") == 1
         caplog.clear()
-    for label in ([1, 2], [-1, 1], ["no", "yes"], ["related", "unrelated"], ["Not similar", "Similar"]):
+    for label in (
+        [1, 2],
+        [-1, 1],
+        ["-1", "+1"],
+        [0, 2],
+        ["no", "yes"],
+        ["related", "unrelated"],
+        ["Not similar", "Similar"],
+    ):
         table["Label"] = label * 30
         with pytest.raises(InputError, match="write 0 and 1 in the column Label if it says which texts are"):
             compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})

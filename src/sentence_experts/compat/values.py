@@ -91,12 +91,13 @@ def _describe_shortly(value: Any) -> str:
     if isinstance(value, tuple | frozenset):
         parts = [_describe_shortly(each) for each in value]
         return str(parts if isinstance(value, tuple) else sorted(parts))
+    if isinstance(value, _PLAIN) or not hasattr(value, "__dict__"):
+        text = repr(value)
+        return f"{type(value).__qualname__} {'' if ' at 0x' in text else text}"
     if isinstance(code := getattr(value, "__code__", None), CodeType):
-        return str(_describe_code(code))
-    text = repr(value)
-    if isinstance(value, _PLAIN) or (not hasattr(value, "__dict__") and " at 0x" not in text):
-        return f"{type(value).__qualname__} {text}"
-    settings = getattr(value, "__dict__", {})
+        defaults = [each for each in value.__defaults__ or () if isinstance(each, _PLAIN)]
+        return f"{_describe_code(code)} {value.__qualname__} {defaults}"
+    settings = vars(value)
     plain = sorted((name, repr(each)) for name, each in settings.items() if isinstance(each, _PLAIN))
     return f"{type(value).__qualname__} {getattr(value, '__qualname__', '')} {plain}"
 

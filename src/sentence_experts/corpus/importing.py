@@ -169,6 +169,11 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     with open_corpus_output(out, overwrite) as place:
         corpus = _build(place, read, config)
     counts = corpus.manifest["counts"]
+    if 2 * counts["citations_by_others"] > counts["citations"]:
+        logger.warning(
+            f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
+            "corpus does not have: their `citing` is no id of its papers"
+        )
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
         use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"
         logger.info(

@@ -74,12 +74,6 @@ COPIES = """
 _PADDED = f"regexp_replace({_FILE}, '([0-9]+)', '00000000000\\1', 'g')"
 _IN_NUMBERS = f"regexp_replace({_PADDED}, '0*([0-9]{{12}})', '\\1', 'g')"
 _WORK = "coalesce('openalex:W' || openalex, 'pmid:' || pmid)"
-# Bare digits in a table of citations may be a PMID, and "W12" a work of OpenAlex, if papers have any: the
-# user's own ids come first.
-_READ_BARE = (
-    "CASE WHEN (SELECT count({0}) > 0 FROM valid_papers) "
-    "THEN nullif(regexp_extract({1}, '^{2}0*([1-9][0-9]{{0,10}})$', 1), '') END"
-)
 MAKE_REVISIONS = (
     # Only works with several records can have a replaced one.
     f"""CREATE TABLE revised_works AS
@@ -111,15 +105,6 @@ MAKE_REVISIONS = (
     FROM revisions r LEFT JOIN revisions s ON s.work = r.work AND s.stands
     WHERE r.stands IS DISTINCT FROM true""",
     "CREATE VIEW valid_papers AS SELECT * FROM distinct_papers ANTI JOIN set_aside USING (spot)",
-    f"""CREATE VIEW valid_references AS
-    SELECT * FROM all_references ANTI JOIN (SELECT spot FROM set_aside UNION ALL SELECT spot FROM copies)
-        USING (spot) WHERE record IS NOT NULL
-    UNION ALL SELECT * REPLACE (
-        coalesce(pmid, {_READ_BARE.format("pmid", "other", "")}) AS pmid,
-        coalesce(openalex, {_READ_BARE.format("openalex", "other", "W")}::BIGINT) AS openalex,
-        coalesce(citing_key, 'pmid:' || {_READ_BARE.format("pmid", "citing", "")},
-            'openalex:W' || {_READ_BARE.format("openalex", "citing", "W")}) AS citing_key
-    ) FROM citations_of_tables""",
 )
 
 REPLACED_RECORDS = """
@@ -164,7 +149,7 @@ def _is_own_id(column: str) -> str:
 _LONG_TITLE = 40  # characters
 _FAR = "levenshtein(lower(a.title), lower(b.title)) > {} * greatest(len(a.title), len(b.title))"
 
-_ONE_OF_EACH = " AND ".join(f"count(DISTINCT {{0}}{kind}) <= 1" for kind in KINDS)
+_ONE_OF_EACH = " AND ".join(f"min({{0}}{kind}) IS NOT DISTINCT FROM max({{0}}{kind})" for kind in KINDS)
 # The user's own id may be a PMID that other records state as such.
 _OWN_NAMES = """(
     SELECT *, other AS name FROM record_ids WHERE other NOT LIKE 'file:%'
@@ -175,7 +160,7 @@ _OWN_NAMES = """(
 # are those of records with the same texts, if these are more than "Editorial".
 _NAMES_TO_JOIN = f"""
     SELECT name FROM {_OWN_NAMES} GROUP BY name
-    HAVING count(DISTINCT {_KEY}) > 1
+    HAVING min({_KEY}) <> max({_KEY})
         AND (name NOT LIKE 'text:%' OR ({_ONE_OF_EACH.format("")}))"""
 _JOIN_BY_OWN_NAMES = f"""
     CREATE OR REPLACE TABLE record_ids AS
@@ -185,12 +170,15 @@ _JOIN_BY_OWN_NAMES = f"""
             AND (r.name NOT LIKE 'text:%' OR p.abstract IS NOT NULL OR len(p.title) > {_LONG_TITLE})
     ), joined AS (
         SELECT a.spot, {", ".join(f"any_value(b.{kind}) AS {kind}" for kind in KINDS)}
-        FROM named a JOIN named b
-            ON b.name = a.name AND (a.title = b.title OR ({_FAR.format(0.4)}) IS NOT TRUE) GROUP BY a.spot
-        HAVING {_ONE_OF_EACH.format("b.")}
+        FROM named a JOIN named b ON b.name = a.name AND (a.title = b.title OR ({_FAR.format(0.4)}) IS FALSE
+            OR (a.other = b.other AND (a.title IS NULL OR b.title IS NULL)))
+        GROUP BY a.spot, a.name HAVING {_ONE_OF_EACH.format("b.")}
+    ), once AS (
+        SELECT spot, {", ".join(f"any_value({kind}) AS {kind}" for kind in KINDS)}
+        FROM joined GROUP BY spot HAVING {_ONE_OF_EACH.format("")}
     )
     SELECT r.spot, {", ".join(f"coalesce(r.{kind}, j.{kind}) AS {kind}" for kind in KINDS)}, r.other, {_PLACE}
-    FROM record_ids r LEFT JOIN joined j USING (spot)"""
+    FROM record_ids r LEFT JOIN once j USING (spot)"""
 
 # The first of the users' own ids that sources give to different works, how many there are, and whether most
 # shared ones have unlike titles.
@@ -212,8 +200,35 @@ OWN_IDS_OF_OTHER_WORKS = f"""
     FROM shared WHERE unlike OR differs ORDER BY unlike DESC, other LIMIT 1"""
 
 
+def _read_bare(column: str, kind: str, prefix: str, digits: int) -> str:
+    pattern = f"^{prefix}0*([1-9][0-9]{{0,{digits - 1}}})$"
+    return f"CASE WHEN bare.{kind} THEN nullif(regexp_extract(c.{column}, '{pattern}', 1), '') END"
+
+
+# Bare digits in a table of citations may be a PMID, and "W12" a work of OpenAlex, if papers have any: the
+# user's own ids come first, and if most of these are numbers that are no PMIDs, other digits are none either.
+_MAKE_REFERENCES = (
+    """CREATE TABLE bare AS
+    SELECT count(pmid) > 0 AND 2 * count(*) FILTER (is_number AND pmid IS DISTINCT FROM other)
+            <= count(*) FILTER (is_number) AS pmid, count(openalex) > 0 AS openalex
+    FROM (SELECT *, coalesce(regexp_full_match(other, '[0-9]+'), false) AS is_number FROM works)""",
+    f"""CREATE VIEW valid_references AS
+    SELECT * FROM all_references ANTI JOIN (SELECT spot FROM set_aside UNION ALL SELECT spot FROM copies)
+        USING (spot) WHERE record IS NOT NULL
+    UNION ALL SELECT c.* REPLACE (
+        coalesce(c.pmid, {_read_bare("other", "pmid", "", 9)}) AS pmid,
+        coalesce(c.openalex, {_read_bare("other", "openalex", "W", 11)}::BIGINT) AS openalex,
+        coalesce(c.citing_key, 'pmid:' || {_read_bare("citing", "pmid", "", 9)},
+            'openalex:W' || {_read_bare("citing", "openalex", "W", 11)}) AS citing_key
+    ) FROM citations_of_tables c, bare""",
+)
+
+
 def choose_records(ask: Ask) -> Iterator[str]:
-    """Fill in the identifiers of article records from each other, then choose the best record per work."""
+    """Fill in the identifiers of article records from each other, then choose the best record per work.
+
+    Then the references of the records that are left are read.
+    """
     yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM valid_papers"
     # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
     # the PMCID to a DOI.
@@ -237,6 +252,7 @@ def choose_records(ask: Ask) -> Iterator[str]:
             GROUP BY key HAVING bool_and(member IS NULL) AND key IS NOT NULL)"""
     for kind in KINDS[1:]:
         yield f"DROP TABLE {kind}_of"
+    yield from _MAKE_REFERENCES
 
 
 def _fill(ask: Ask) -> Iterator[str]:

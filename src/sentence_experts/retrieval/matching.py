@@ -57,7 +57,8 @@ def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:
     is_near = not years or max(years) - min(years) <= _YEARS_TO_PRINT
     is_alike = not _are_unlike(authors, others)
     if paper.doi and known.get("doi"):
-        is_same = bool(authors and others) and is_alike and is_near
+        first, other = _family_name(authors), _family_name(others)
+        is_same = bool(first) and first == other and is_near
     else:
         is_long = len((paper.title or "").split()) >= _WORDS_THAT_TELL
         is_same = is_near or is_alike if is_long else is_near and is_alike
@@ -97,6 +98,18 @@ def _plain_name(name: str) -> str:
     """Return a name in small letters without accents."""
     decomposed = unicodedata.normalize("NFKD", name.casefold())
     return "".join(each for each in decomposed if not unicodedata.combining(each))
+
+
+def _family_name(authors: Sequence[str] | None) -> str:
+    """Return the letters of the first author's family name; "" if there is none.
+
+    Names are "Family, Given", or in tables of users "Given Family" too.
+    """
+    if not authors:
+        return ""
+    family, comma, _ = authors[0].partition(",")
+    plain = unicodedata.normalize("NFKD", family if comma else (family.split() or [""])[-1])
+    return letters_of("".join(each for each in plain if not unicodedata.combining(each))) or ""
 
 
 def letters_of(title: str | None) -> str:

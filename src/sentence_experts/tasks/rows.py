@@ -157,9 +157,12 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
 def _says_no_and_yes(cells: list[Any]) -> bool:
     """Return whether a column has two values that say no and yes."""
     values = sorted(
-        {str(cell).strip().removesuffix(".0") for cell in cells if cell is not None} - {"", *NO_VALUES}
+        {str(cell).strip().removesuffix(".0").removeprefix("+") for cell in cells if cell is not None}
+        - {"", *NO_VALUES}
     )
-    return is_no_and_yes(values) or is_no_and_yes(values[::-1]) or values in (["1", "2"], ["-1", "1"])
+    is_code = len(values) == 2 and "0" in values and not any(map(_is_text, values))
+    is_code = is_code or values in (["1", "2"], ["-1", "1"])
+    return is_code or is_no_and_yes(values) or is_no_and_yes(values[::-1])
 
 
 def _is_text(cell: Any) -> bool:
