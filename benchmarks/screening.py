@@ -12,8 +12,8 @@ were read.
 Work saved over sampling (Cohen et al. 2006, J Am Med Inform Assoc 13:206): the share of texts that are unread
 when 95% of the relevant ones are found, less 0.05; the start does not count.
 
-- taught: the map or Rocchio's method, as `teach` chooses; from 100 texts on the map, which it then chose in
-  every draw of few_shot.py. The order is that of the cosine with the mean of the relevant texts.
+- taught: the map of `teach` (in the stored figures, below 100 texts, Rocchio's method where `teach` took it,
+  as it did then). The order is that of the cosine with the mean of the relevant texts.
 - MiniLM: the same order, untaught.
 - ELAS u4: the default of ASReview 3.0.8 (asreview/models/models.py): TF-IDF of words and pairs of words with
   a linear SVM, all settings as there, by scikit-learn; the most relevant texts are read first.
@@ -50,13 +50,12 @@ from measuring import options, table, write
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.keywords import common_words, stems_of
 from sentence_experts.retrieval.screening import bound_relevant
-from sentence_experts.retrieval.teaching import HEAD, METHODS, Examples, cross_validate
+from sentence_experts.retrieval.teaching import Examples, fit_head
 
 PRIMARY = ("taught", "ELAS u4")
 TEXTS, SHARES, RECALL = 1_000, (0.03, 0.15), 0.95
 START = {True: 2, False: 5}  # relevant or not -> texts to start with
 BATCH, GROWTH = 10, 0.5
-CHECKED = 100  # texts up to which both methods of `teach` are compared
 SAMPLE = 100
 WAYS = ("taught", "MiniLM", "ELAS u4", "ELAS u3", "regression", "BM25", "random")
 
@@ -109,11 +108,8 @@ def by_mean(review: Review, taught: bool) -> Rank:
         if not taught:
             return np.asarray(papers @ papers[read[similar]].mean(axis=0))
         examples = Examples(papers[read], similar, np.full(len(read), -1), papers[:0])
-        kind = cross_validate(examples).chosen if len(read) < CHECKED else HEAD
-        change = METHODS[kind](examples)
-        papers = change.papers(papers)
-        mean = unit(papers[read[similar]].mean(axis=0, keepdims=True))
-        return np.asarray(papers @ change.moved(mean)[0])
+        papers = fit_head(examples).apply(papers)
+        return np.asarray(papers @ unit(papers[read[similar]].mean(axis=0, keepdims=True))[0])
 
     return rank
 

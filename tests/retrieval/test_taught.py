@@ -54,7 +54,7 @@ def test_what_is_undone_has_its_old_place(profile: Profile) -> None:
         lambda state: state.mark([mark("b", False), mark("e")], [mark("a")]),
         lambda state: state.rename("s", "z"),
         lambda state: state.delete("r"),
-        lambda state: state.put("t", ENTRY.model_copy(update={"kind": "rocchio"})),
+        lambda state: state.put("t", ENTRY.model_copy(update={"unit": "title+abstract"})),
         lambda state: state.put("z", ENTRY.model_copy(update={"unit": "abstract"})),
         lambda state: state.mark([mark("c"), mark("d")]),
         lambda state: state.begin(),

@@ -31,7 +31,7 @@ from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
 from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route, known_rows
 from sentence_experts.retrieval.teach import _describe, read_marks, teach
-from sentence_experts.retrieval.teaching import HEAD, METHODS, ROCCHIO, Examples
+from sentence_experts.retrieval.teaching import Examples, fit_head
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.retrieval.vectors import RouteVectors
 
@@ -55,13 +55,9 @@ def order(found: Any) -> list[str]:
     return [each["paper_id"] for each in found.papers[0]]
 
 
-@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
-def test_a_taught_route_is_searched_by_its_name_and_in_blends(
-    corpus: Path, plain_model: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+def test_a_taught_route_is_searched_by_its_name_and_in_blends(corpus: Path, plain_model: Path) -> None:
     result = teach(str(plain_model), corpus, examples(query=QUERY), name="my way")
-    assert (result.kind, result.similar, result.not_similar, result.missing) == (kind, 8, 4, 0)
+    assert (result.similar, result.not_similar, result.missing) == (8, 4, 0)
     assert repr(result.low) in repr(result.to_json())
     options = {"top_k": 40, "sentences": False}
     plain = sentence_experts.search(plain_model, corpus, QUERY, **options)
@@ -71,14 +67,6 @@ def test_a_taught_route_is_searched_by_its_name_and_in_blends(
     liked = {"like": ["10.5555/made-up.020"], **options}
     near = [sentence_experts.search(plain_model, corpus, route=each, **liked) for each in (None, "my way")]
     assert len({found.papers[0][0]["score"] for found in near}) == 2
-    if kind == ROCCHIO:
-        searcher = Searcher(BatchEncoder(load(plain_model, device="cpu")), CorpusFolder.open(corpus))
-        route = TaughtRoutes(searcher, Profile(searcher.corpus).read())["my way"]
-        row = searcher.papers.find(liked["like"])
-        own = searcher.vectors(searcher.routes[0])
-        scores = own.scores(route.of_queries(own.of_rows(row))[0])
-        best = max(np.delete(scores, row))
-        assert near[1].papers[0][0]["score"] == pytest.approx(float(best), abs=1e-5)
     blended = sentence_experts.search(plain_model, corpus, QUERY, route={"my way": 2}, **options)
     assert {each["paper_id"]: pytest.approx(each["score"], abs=1e-6) for each in blended.papers[0]} == whole
     mixed = sentence_experts.search(
@@ -95,19 +83,15 @@ def test_a_taught_route_is_searched_by_its_name_and_in_blends(
         sentence_experts.search(plain_model, corpus, QUERY, route="my way", profile="someone-else")
 
 
-@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
-def test_a_taught_route_becomes_one_of_a_model(
-    corpus: Path, plain_model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+def test_a_taught_route_becomes_one_of_a_model(corpus: Path, plain_model: Path, tmp_path: Path) -> None:
     teach(str(plain_model), corpus, examples(), name="mine", profile="ann")
     options: Any = {"route": "mine", "top_k": 40, "sentences": False}
     beside = sentence_experts.search(plain_model, corpus, QUERY, profile="ann", **options)
     made = add_taught_route(plain_model, corpus, "mine", profile="ann", out=tmp_path / "model")
-    assert [route.name for route in made.routes] == ["mine"] + ["mine query"] * (kind == ROCCHIO)
+    assert [route.name for route in made.routes] == ["mine"]
     inside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
     scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
     again = sentence_experts.search(tmp_path / "model", corpus, QUERY, profile="ann", **options)
     assert again.papers == inside.papers, "the model's route, also beside the taught one of its name"
     again = add_taught_route(plain_model, corpus, "mine", profile="ann", out=tmp_path / "model")
@@ -116,7 +100,6 @@ def test_a_taught_route_becomes_one_of_a_model(
         add_taught_route(plain_model, corpus, "other", profile="ann")
 
 
-@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
 @pytest.mark.parametrize(
     "prompts",
     [
@@ -130,11 +113,8 @@ def test_what_is_taught_on_prompts_of_a_dense_model_keeps_them(
     corpus: Path,
     plain_model: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
     prompts: dict[str, str],
 ) -> None:
-    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
     model = load(plain_model, device="cpu")
     model.prompts = dict(prompts)
     on = "clustering" if "clustering" in prompts else None
@@ -144,14 +124,12 @@ def test_what_is_taught_on_prompts_of_a_dense_model_keeps_them(
     add_taught_route(model, corpus, "mine", profile="prompts", out=tmp_path / "model")
     inside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
     scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
 def test_a_second_route_on_one_that_was_written_keeps_its_prompts_and_heads(
-    corpus: Path, plain_model: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    corpus: Path, plain_model: Path
 ) -> None:
-    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
     model = load(plain_model, device="cpu")
     model.prompts = {"query": "question: ", "document": "paper: "}
     teach(model, corpus, examples(query=QUERY), name="first", profile="twice")
@@ -167,7 +145,7 @@ def test_a_second_route_on_one_that_was_written_keeps_its_prompts_and_heads(
     ]
     inside = sentence_experts.search(made, corpus, QUERY, **options)
     scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
 def test_prompts_that_the_pooling_leaves_out_are_refused(corpus: Path, plain_model: Path) -> None:
@@ -218,11 +196,9 @@ def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_fi
     assert add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model").prompts == again.prompts
 
 
-@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
 def test_kinds_that_were_taught_without_routes_share_the_base(
-    tmp_path: Path, corpus: Path, plain_model: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, corpus: Path, plain_model: Path
 ) -> None:
-    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
     rows = examples(16)
     others = [row | {"similar": place % 2 == 0, "query": QUERY} for place, row in enumerate(rows)]
     for name, marks in (("first", rows), ("second", others)):
@@ -232,7 +208,7 @@ def test_kinds_that_were_taught_without_routes_share_the_base(
     both = add_taught_route(one, name="second", **options, out=tmp_path / "both")
     alone = add_taught_route(plain_model, name="second", **options)
     texts = ["rice in drought", "sleep of rats"]
-    names = [f"{name} query" if kind == ROCCHIO else name for name in ("first", "second")]
+    names = ("first", "second")
     first, second = (both.encode(texts, prompt_name=name) for name in names)
     assert np.array_equal(first, one.encode(texts, prompt_name=names[0]))
     assert second == pytest.approx(alone.encode(texts, prompt_name=names[1]), abs=1e-4)
@@ -244,7 +220,7 @@ def test_kinds_that_were_taught_without_routes_share_the_base(
         ).papers[0]}
         for model in (plain_model, tmp_path / "both")
     )  # fmt: skip
-    assert found == pytest.approx(wanted, abs=1e-5 if kind == HEAD else 0.02)
+    assert found == pytest.approx(wanted, abs=1e-5)
     whole = {route.name for route in both.routes}
     for dropped in whole - {"first", "first query"}:  # either half takes the other one with it
         rest = sentence_experts.drop_route(both, dropped)
@@ -252,10 +228,6 @@ def test_kinds_that_were_taught_without_routes_share_the_base(
         assert "second query" not in rest.routed_model.config.search_routes
     again = add_taught_route(rest, name="second", **options)
     assert np.array_equal(second, again.encode(texts, prompt_name=names[1]))
-    if kind == ROCCHIO:
-        taken = sentence_experts.with_heads(one, {"second query": (np.eye(32), np.zeros(32))})
-        with pytest.raises(UsageError, match="has a route 'second query' already"):
-            add_taught_route(taken, name="second", **options)
     with pytest.raises(
         UsageError, match="'second' was taught without a route, which does not fit this model"
     ):
@@ -281,7 +253,7 @@ def test_on_routes_with_heads_and_with_experts(
         assert taught.taught is not None
         blend = searcher.blend(taught)
         (compared,) = searcher.compare(searcher.encode([QUERY], blend), blend)
-        papers = taught.taught.papers(
+        papers = taught.taught.apply(
             searcher.vectors(searcher.blend(taught.document_route).main).of_rows([0, 7])
         )
         hits = compared.hits([0, 7])
@@ -294,18 +266,14 @@ def test_on_routes_with_heads_and_with_experts(
         teach(str(experts_model), corpus, examples(), name="nowhere")
 
 
-@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
 @pytest.mark.parametrize("of", ["expert", "adapter", "instruction", "pair"])
 def test_what_is_taught_on_any_route_becomes_a_head_on_it(
     corpus: Path,
     plain_model: Path,
     tmp_path: Path,
     of: str,
-    kind: str,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
     routes = ["search_query", "search_document"] if of == "pair" else ["crops", "other"]
     settings = {"kind": "adapter"} if of == "adapter" else {} if of == "expert" else {"route": "prefix"}
     model = sentence_experts.extend(plain_model, routes=routes, **settings)
@@ -325,11 +293,11 @@ def test_what_is_taught_on_any_route_becomes_a_head_on_it(
     )[1]
     assert f"mine, on the {'adapter' if of == 'adapter' else 'expert'} of {on}, texts begin with" in shown
     assert [each.name for each in made.routes if each.kind == "head"] == ["mine", "mine query"][
-        : 1 + (of == "pair" or kind == ROCCHIO)
+        : 1 + (of == "pair")
     ]
     inside = sentence_experts.search(tmp_path / "made", corpus, QUERY, **options)
     scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.05)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
     for route in routes:
         assert np.array_equal(*(each.encode([QUERY], prompt_name=route) for each in (model, made)))
     smaller = sentence_experts.drop_route(made, on)
@@ -400,13 +368,16 @@ def test_ranks_beside_similar_papers_are_those_of_papers_like_them(monkeypatch: 
     searcher = object.__new__(Searcher)
     searcher.papers = Papers(import_corpus(papers=[{"id": each, "title": f"Rice {each}"} for each in names]))
     vectors = unit(np.random.default_rng(0).normal(0.1, 1, (200, 32)).astype(np.float32))
-    monkeypatch.setattr(searcher, "vectors", lambda route: RouteVectors(vectors, np.arange(200)))
+    plain = RouteVectors(vectors, np.arange(200))
+    monkeypatch.setattr(
+        searcher, "vectors", lambda route: plain.mapped(route.taught.weight) if route.taught else plain
+    )
     rows, nothing = np.arange(20), np.zeros((0, 32), np.float32)
     examples = Examples(vectors[rows], rows < 10, np.full(20, -1), nothing, rows)
-    taught = SearchRoute("mine", None, None, METHODS[ROCCHIO](examples))
+    taught = SearchRoute("mine", None, None, fit_head(examples))
     _, moved = _describe(searcher, SearchRoute("", None, None), taught, examples)
     (query,) = searcher.mean_vectors(range(10), Blend((taught,)))
-    ids, scores = searcher.papers.column("paper_id").to_pylist(), vectors @ query[0]
+    ids, scores = searcher.papers.column("paper_id").to_pylist(), searcher.vectors(taught).scores(query[0])
     ranks = {ids[row]: rank for rank, row in enumerate(np.argsort(-scores), start=1)}
     shown = [each for way in moved.values() for each in way]
     assert shown
@@ -533,7 +504,7 @@ def test_a_profile_that_was_damaged_is_refused(corpus: Path) -> None:
 
 def test_every_change_can_be_undone(corpus: Path) -> None:
     profile = Profile(sentence_experts.CorpusFolder.open(corpus), "undone")
-    entry = TaughtEntry(model="m", on="", unit="title", kind=HEAD, marks=(mark(1), mark(2, False)))
+    entry = TaughtEntry(model="m", on="", unit="title", marks=(mark(1), mark(2, False)))
     changes: list[Any] = [
         lambda state: state.mark([mark(1), mark(3)]),
         lambda state: state.mark([mark(3, False)]),

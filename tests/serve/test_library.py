@@ -105,7 +105,7 @@ def test_vectors_of_a_taught_route_are_of_the_model_that_it_was_fitted_to(
             if change is library.taught("m", "default")["mine"]:
                 served = library._searchers["m"][0]
                 base = (before if served is old else after)[None]
-                assert found == pytest.approx(change.of_queries(base)[0], abs=1e-5)
+                assert found == pytest.approx(change.apply(base)[0], abs=1e-5)
             time.sleep(0.05)
 
 

@@ -19,11 +19,9 @@ from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval import taught_routes, teach
 from sentence_experts.retrieval.screening import bound_relevant
 from sentence_experts.retrieval.taught import Mark
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
-from sentence_experts.retrieval.teaching import METHODS, ROCCHIO
 from sentence_experts.serve import teaching
 
 QUERY = "rice drought"
@@ -96,17 +94,17 @@ def test_marks_teach_a_route_that_requests_name(client: TestClient, plain: Sente
     base = plain.encode([QUERY], normalize_embeddings=True)[0]
     library = client.app.state.library  # type: ignore[attr-defined]
     change = library.taught("m", client.headers["X-Profile"])["by hand"]
-    assert vector == pytest.approx(change.of_queries(base[None])[0], abs=1e-5)
+    assert vector == pytest.approx(change.apply(base[None])[0], abs=1e-5)
     assert not np.allclose(vector, base, atol=1e-3)
     # And the scores of papers and sentences are those of both sides under the route.
     searcher = library.views["m"].searcher
-    papers = change.of_papers(searcher.vectors(searcher.routes[0]).of_rows(range(searcher.papers.count)))
+    papers = change.apply(searcher.vectors(searcher.routes[0]).of_rows(range(searcher.papers.count)))
     best = found["routes"][1]["hits"][0]["score"]
-    assert best == pytest.approx(float((papers @ change.of_queries(base[None])[0]).max()), abs=1e-4)
+    assert best == pytest.approx(float((papers @ change.apply(base[None])[0]).max()), abs=1e-4)
     abstract = searched_papers()[0]["abstract"]
     answer = client.post("/search/sentences", json=named).json()["sentences"][named["papers"][0]]
     sentence = plain.encode([abstract[answer["start"] : answer["end"]]], normalize_embeddings=True)
-    score = change.of_papers(sentence) @ change.of_queries(base[None])[0]
+    score = change.apply(sentence) @ change.apply(base[None])[0]
     assert answer["score"] == pytest.approx(float(score[0]), abs=1e-4)
 
 
@@ -280,21 +278,6 @@ def test_a_taught_route_takes_no_other_route_beside_it(client: TestClient) -> No
         assert (refused.status_code, "names the route" in refused.text) == (422, True), fields
     twice = asked(model="m:mine=1,m=1").json()["usage"]
     assert twice["total_tokens"] == 2 * plain["usage"]["total_tokens"]
-
-
-def test_papers_under_a_taught_route_have_vectors_of_papers(
-    client: TestClient, plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(teach, "METHODS", dict.fromkeys(METHODS, METHODS[ROCCHIO]))  # moves only queries
-    monkeypatch.setattr(taught_routes, "METHODS", dict.fromkeys(METHODS, METHODS[ROCCHIO]))
-    post(client, "/marks", marks())
-    post(client, "", {"name": "moved"})
-    sent = {"model": "m:moved", "input": [QUERY, QUERY], "input_type": ["document", "query"]}
-    data = client.post("/v1/embeddings", json=sent).json()["data"]
-    paper, query = (np.array(each["embedding"]) for each in data)
-    base = plain.encode(QUERY, normalize_embeddings=True)
-    assert paper == pytest.approx(base, abs=1e-5)
-    assert not np.allclose(query, base, atol=1e-3)
 
 
 def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> None:

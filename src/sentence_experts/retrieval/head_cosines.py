@@ -94,26 +94,15 @@ class TaughtMap:
     """The change of another route's vectors that was taught by examples (`teach`).
 
     Attributes:
-        weight: linear map of papers and queries, (dimensions, dimensions); None for none.
-        shift: vector that is added to queries of length 1, (dimensions,); None for none.
+        weight: linear map of papers and queries, (dimensions, dimensions).
     """
 
-    weight: Vectors | None = None
-    shift: Vectors | None = None
+    weight: Vectors
 
-    def papers(self, vectors: Vectors) -> Vectors:
-        """Return vectors of papers under the taught route, of length 1, from the other route's."""
-        mapped: Vectors = vectors if self.weight is None else unit_length(vectors @ self.weight.T)
+    def apply(self, vectors: Vectors) -> Vectors:
+        """Return vectors under the taught route, of length 1, from the other route's."""
+        mapped: Vectors = unit_length(vectors @ self.weight.T)
         return mapped
-
-    def queries(self, vectors: Vectors) -> Vectors:
-        """Return vectors of queries under the taught route, of length 1, from the other route's."""
-        return self.moved(self.papers(vectors))
-
-    def moved(self, vectors: Vectors) -> Vectors:
-        """Add the shift to vectors under the taught route."""
-        moved: Vectors = vectors if self.shift is None else unit_length(vectors + self.shift)
-        return moved
 
 
 def _lengths(weight: Vectors, bias: Vectors, shared: Vectors) -> NDArray[np.float32]:

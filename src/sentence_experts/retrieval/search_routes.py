@@ -36,13 +36,9 @@ class SearchRoute:
     query_route: str | None
     taught: TaughtMap | None = None
 
-    def of_papers(self, vectors: Vectors) -> Vectors:
-        """Return papers' vectors of length 1, (papers, dimensions), from vectors of `document_route`."""
-        return vectors if self.taught is None else self.taught.papers(vectors)
-
-    def of_queries(self, vectors: Vectors) -> Vectors:
-        """Return queries' vectors of length 1, (queries, dimensions), from vectors of `query_route`."""
-        return vectors if self.taught is None else self.taught.queries(vectors)
+    def apply(self, vectors: Vectors) -> Vectors:
+        """Return vectors of length 1, (texts, dimensions), from those of its routes."""
+        return vectors if self.taught is None else self.taught.apply(vectors)
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class Searcher:
                 if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
                     vectors = replace(other, head=vectors.head)
             self._vectors[name] = vectors
-        if (change := route.taught) is None or change.weight is None:
+        if (change := route.taught) is None:
             return self._vectors[name]
         if change not in self._taught:
             self._taught[change] = self._vectors[name].mapped(change.weight)
@@ -235,11 +235,7 @@ class Searcher:
                     papers = self.encode_papers(UNRELATED, model_route)
                 self._unrelated[model_route] = queries, papers
             queries, papers = self._unrelated[model_route]
-            as_papers = route.of_papers(papers)
-            compared = as_papers if like else route.of_queries(queries)
-            if like and route.taught is not None:
-                compared = route.taught.moved(compared)
-            cosines.append(compared @ as_papers.T)
+            cosines.append(route.apply(papers if like else queries) @ route.apply(papers).T)
         shares = zip(blend.weights, cosines, strict=True)
         return Scale.of(np.sum([weight * each for weight, each in shares], axis=0))
 
@@ -271,7 +267,7 @@ class Searcher:
         for route in blend.routes:
             if route.taught is not None:
                 (queries,) = self.encode(texts, Blend((replace(route, taught=None),)))
-                encoded.append(route.of_queries(queries))
+                encoded.append(route.apply(queries))
                 continue
             papers = self.vectors(route) if len(blend.routes) > 1 else None
             if papers is None or papers.head is None or route.query_route != route.document_route:
@@ -289,7 +285,7 @@ class Searcher:
 
     def encode_papers(self, texts: Sequence[str], route: SearchRoute) -> Vectors:
         """Encode texts as papers are: vectors of length 1, (texts, dimensions)."""
-        return route.of_papers(self.encoder.encode(list(texts), route.document_route, normalize=True))
+        return route.apply(self.encoder.encode(list(texts), route.document_route, normalize=True))
 
     def mean_vectors(self, rows: Sequence[int], blend: Blend) -> list[Vectors]:
         """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others.
@@ -304,8 +300,7 @@ class Searcher:
         for row in np.array(rows)[~vectors[0].any(axis=1)].tolist():
             paper = self.papers.column("paper_id")[row]
             logger.warning(f"{paper} has no {self.unit} to compare, and counts for nothing")
-        queries = zip(blend.routes, map(unit_length, means), strict=True)
-        return [each.taught.moved(query) if each.taught else query for each, query in queries]
+        return list(map(unit_length, means))
 
     def compare(self, queries: Sequence[Vectors], blend: Blend, like: bool = False) -> Iterator[Comparison]:
         """Compare queries with the papers.

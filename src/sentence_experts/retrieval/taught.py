@@ -112,7 +112,7 @@ class TaughtEntry(_Kept):
     Attributes:
         model, on: names of the model and of the route whose vectors it changes; "" without routes.
         unit: text of a paper whose vectors it was fitted to.
-        kind: "head" (a linear map) or "rocchio" (queries are moved).
+        kind: "head"; or "rocchio", where an earlier version moved queries, which is a linear map by now.
         marks: what taught it.
         figures: what `teach` found, for people to read.
     """
@@ -120,7 +120,7 @@ class TaughtEntry(_Kept):
     model: str
     on: str
     unit: str
-    kind: str
+    kind: str = "head"
     marks: tuple[Mark, ...]
     figures: dict[str, Any] = {}
 

@@ -19,7 +19,7 @@ from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState, TaughtEntry
-from sentence_experts.retrieval.teaching import METHODS, ROCCHIO, Examples, number_groups
+from sentence_experts.retrieval.teaching import Examples, fit_head, number_groups
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ MIN_EACH = 2  # similar papers, and others
 _LASTING = ("doi:", "pmid:", "pmc:", "openalex:")  # what ids begin with that do not change
 _ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
 _MAX_TITLE = 1_000  # characters of a title that are kept; hostile records hold megabytes
-_SAMPLE = 50  # papers by whose vectors the mean length is known
 
 
 class TaughtRoutes(Mapping[str, SearchRoute]):
@@ -114,8 +113,11 @@ def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
 
 
 def _fit(searcher: Searcher, name: str, entry: TaughtEntry, on: SearchRoute) -> SearchRoute:
-    change = METHODS[entry.kind](gather(searcher, on, entry.marks))
-    return SearchRoute(name, on.document_route, on.query_route, change)
+    if entry.kind != "head":
+        logger.warning(
+            f"{name!r} moved queries in the version that it was taught with; it is a linear map now"
+        )
+    return SearchRoute(name, on.document_route, on.query_route, fit_head(gather(searcher, on, entry.marks)))
 
 
 def add_taught_route(
@@ -130,9 +132,8 @@ def add_taught_route(
     """Write a taught route into a model, as a head.
 
     The head shares the expert or adapter of the route that it was taught on, or the base if it was taught on
-    a model without routes. Where queries are moved (Rocchio), or have another route than papers, there are
-    two: `name` for papers and `name query` for queries; `search` and the server pair them. Lengths of vectors
-    before scaling differ between texts, so queries are moved by a little more or less than beside the corpus.
+    a model without routes. Where queries have another route than papers, there are two: `name` for papers and
+    `name query` for queries; `search` and the server pair them.
 
     Args:
         model: a model in memory, or the path or name of one: a dense encoder, or one with routes.
@@ -173,7 +174,7 @@ def add_taught_route(
         return _with_taught(grown, searcher, route)
 
     marks = [mark.model_dump(mode="json", exclude={"title", "entry"}) for mark in entry.marks]
-    settings: dict[str, Any] = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
+    settings: dict[str, Any] = {"taught": name, "on": entry.on, "kind": "head", "marks": marks}
     settings |= {"unit": entry.unit, "texts": _hash_texts(Papers(opened), entry)}
     settings |= {"on_base": True} if on_base else {}
     return make_and_store(make, model, out, overwrite, settings, {})
@@ -182,14 +183,7 @@ def add_taught_route(
 def _hash_texts(papers: Papers, entry: TaughtEntry) -> str:
     """Return a hash of the texts that taught a route, of the papers that the corpus has."""
     rows = [row for row in current_rows(papers, entry.marks).values() if row is not None]
-    more = _sample(papers) if entry.kind == ROCCHIO else ()
-    return sha256_text(*papers.texts(rows, entry.unit), *more)
-
-
-def _sample(papers: Papers) -> list[str]:
-    """Return texts by which the length of vectors before the head is measured."""
-    facts = papers.facts(range(papers.count)[:_SAMPLE])
-    return [each["title"] or each["abstract"] or "" for each in facts]
+    return sha256_text(*papers.texts(rows, entry.unit))
 
 
 def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEncoder:
@@ -206,7 +200,7 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
     change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), query_half(route.name)
     assert change is not None
     sides = {route.name: route.document_route}
-    if change.shift is not None or route.query_route != route.document_route:
+    if route.query_route != route.document_route:
         sides[of_queries] = route.query_route
         if of_queries in searcher.encoder.routes:
             raise UsageError(f"`name`: the model has a route {of_queries!r} already, and queries need one")
@@ -224,16 +218,10 @@ def _with_taught(grown: Any, searcher: Searcher, route: SearchRoute) -> ExpertEn
     made: ExpertEncoder = grown
     for side, on in sides.items():
         weight, bias = known.get(on, (np.eye(width, dtype=np.float32), np.zeros(width, np.float32)))
-        if change.weight is not None:
-            weight, bias = change.weight @ weight, change.weight @ bias
+        weight, bias = change.weight @ weight, change.weight @ bias
         made = with_heads(made, {side: (weight, bias)}, on=None if is_dense else on)
         if is_dense:
             made.prompts[side] = domain_token(side) + (grown.prompts[on] if on else "")
-        if side == of_queries and change.shift is not None:
-            texts = _sample(searcher.papers)
-            pooled = np.stack([*made.without_heads().encode(texts, prompt_name=side)])
-            length = np.linalg.norm(pooled @ weight.T + bias, axis=1).mean()
-            made = with_heads(made, {side: (weight, bias + length * change.shift)})
     if of_queries in sides:
         made.routed_model.config.search_routes |= {of_queries: route.name}
     return made

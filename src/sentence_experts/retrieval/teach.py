@@ -19,19 +19,17 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.citation_export import unquoted
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
-from sentence_experts.retrieval.search_routes import SearchRoute
+from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
 from sentence_experts.retrieval.taught_routes import described_marks, gather, latest_marks
 from sentence_experts.retrieval.teaching import (
-    HEAD,
-    METHODS,
     Examples,
     cross_validate,
+    fit_head,
 )
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table, check_columns, name_of_table, read_columns, read_rows
@@ -63,12 +61,11 @@ class TeachResult:
 
     Attributes:
         name: name of the route.
-        kind: "head" (a linear map) or "rocchio" (queries are moved towards the similar papers).
         similar, not_similar: numbers of papers that taught it.
         auc: cross-validated ROC-AUC: the chance that a similar paper is nearer than another one; NaN if
             nothing could be held out.
         low, high: 95% interval of `auc`.
-        untaught, head, rocchio: the same figure before teaching, and of both methods.
+        untaught: the same figure before teaching.
         words: words that moved up and down: "up", "down" -> words of papers that rose, or fell, most first.
         papers: "up", "down" -> papers that moved most, without the examples: dicts of `paper_id`, `title`,
             `before` and `after`, ranks beside the first query, or beside the similar papers.
@@ -76,15 +73,12 @@ class TeachResult:
     """
 
     name: str
-    kind: str
     similar: int
     not_similar: int
     auc: float
     low: float
     high: float
     untaught: float
-    head: float
-    rocchio: float
     words: Mapping[str, Sequence[str]]
     papers: Mapping[str, Sequence[Mapping[str, Any]]]
     missing: int = 0
@@ -93,13 +87,8 @@ class TeachResult:
     def verdict(self) -> str:
         """A summary of the figures in a sentence or two."""
         count = self.similar + self.not_similar
-        how = (
-            "a linear map" if self.kind == HEAD else "queries are moved towards the similar papers (Rocchio)"
-        )
-        if self.kind != HEAD:
-            how += ", as a linear map is worse"
         if not math.isfinite(self.auc):
-            return f"{count} examples are too few to tell: nothing could be held out. Learned: {how}."
+            return f"{count} examples are too few to tell: nothing could be held out."
         figure = f"ROC-AUC {self.auc:.2f} ({self.low:.2f} to {self.high:.2f}), before {self.untaught:.2f}"
         if self.low <= 0.5 and self.high < _SMALL:
             judged = f"Nothing was learned that can be measured: {figure}"
@@ -109,7 +98,7 @@ class TeachResult:
             judged = f"No better than before: {figure}"
         else:
             judged = f"Tells similar papers from others: {figure}"
-        return f"{judged}. Learned: {how}."
+        return f"{judged}."
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row per paper that moved most: "up" or "down", the paper, its ranks before and after."""
@@ -126,7 +115,7 @@ class TeachResult:
         """Return what is kept of the route."""
         places = {"model": searcher.encoder.name, "on": on.name, "unit": searcher.unit}
         kept = tuple(described_marks(searcher.papers, marks))
-        return TaughtEntry(**places, kind=self.kind, marks=kept, figures=self.to_json())
+        return TaughtEntry(**places, marks=kept, figures=self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values, with the verdict; None for what is not known."""
@@ -149,9 +138,8 @@ def teach(
 ) -> TeachResult:
     """Teach a route by papers of a corpus that are similar in the way that is meant, and others.
 
-    The route is a linear map of the model's vectors, or Rocchio's method where that is clearly better on
-    examples that were held out. It is kept beside the corpus; `search` and the server then know it by its
-    name.
+    The route is a linear map of the model's vectors. It is kept beside the corpus; `search` and the server
+    then know it by its name.
 
     Args:
         model: a model in memory, or the path or name of one.
@@ -240,15 +228,12 @@ def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str)
     """Fit a route to marks and say what it learned; nothing is kept."""
     examples = gather(searcher, on, marks)
     validated = cross_validate(examples)
-    kind = validated.chosen
-    taught = SearchRoute(name, on.document_route, on.query_route, METHODS[kind](examples))
+    taught = SearchRoute(name, on.document_route, on.query_route, fit_head(examples))
     words, papers = _describe(searcher, on, taught, examples)
     return TeachResult(
         name=name,
-        kind=kind,
         similar=int(examples.similar.sum()),
         not_similar=int((~examples.similar).sum()),
-        auc=getattr(validated, kind),
         **asdict(validated),
         words=words,
         papers=papers,
@@ -260,17 +245,18 @@ def _describe(
     searcher: Searcher, on: SearchRoute, taught: SearchRoute, examples: Examples
 ) -> tuple[dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
     """Return the words, and the papers but notices, that moved most up and down beside the first query."""
-    query = examples.anchors[:1]
-    if not len(query):
-        query = unit(examples.vectors[examples.similar].mean(axis=0, keepdims=True))
-    assert taught.taught is not None
     assert examples.papers is not None
+    if len(query := examples.anchors[:1]):
+        queries = [query, taught.apply(query)]
+    else:
+        similar = examples.papers[examples.similar].tolist()
+        queries = [searcher.mean_vectors(similar, Blend((route,)))[0] for route in (on, taught)]
     papers = searcher.vectors(on).papers
     passing = searcher.papers.places(Filters(notices=False))
     found = np.ones(len(papers), bool) if passing is None else passing[papers]
     ranks = []
-    for route, vector in ((on, query), (taught, taught.taught.queries(query))):
-        scores = searcher.vectors(route).scores(vector[0])
+    for route, (vector,) in zip((on, taught), queries, strict=True):
+        scores = searcher.vectors(route).scores(vector)
         ranks.append(_ranks(np.where(found, scores, -np.inf)))
     moved = np.log(ranks[0]) - np.log(ranks[1])
     moved[np.isin(papers, examples.papers)] = 0

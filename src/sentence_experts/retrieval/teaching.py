@@ -1,18 +1,15 @@
-"""A kind of similarity from examples: a linear map near the identity, or a query that is moved.
+"""A kind of similarity from examples: a linear map near the identity.
 
 A map turns a vector x into W x, W = I + D. It is fitted so that an example and those similar to it have a
 larger cosine than it has with those that are not similar: softmax cross-entropy over the latter, at
 temperature 0.1, plus a penalty on the squares of D. The gradient lies in the span of the examples, so D does
 too, and what the examples do not show stays as it was. With few examples the penalty keeps W near I.
-
-Rocchio's method (Rocchio 1971; Manning, Raghavan and Schütze 2008, section 9.1.1) adds to each query the mean
-of the similar papers and takes away the mean of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +23,6 @@ Mask = NDArray[np.bool_]
 
 # The best in benchmarks/results/few_shot_settings.md, on other data than what few_shot.md reports.
 PENALTY = 0.01
-ADDED, TAKEN = 1.0, 1.0  # factors of the means in Rocchio's method
 TEMPERATURE = 0.1
 STEPS, RATE = 80, 0.05
 AT_ONCE = 150  # examples per step
@@ -34,8 +30,6 @@ FOLDS = 5
 # The folds share training examples, so the variance of their mean is larger than that of independent figures:
 # 1/J + n2/n1 instead of 1/J (Nadeau and Bengio 2003, Inference for the Generalization Error, section 3).
 SHARED = 1 + FOLDS / (FOLDS - 1)
-MARGIN = 0.2  # of ROC-AUC by which Rocchio's method must be better: few held-out examples often err by less
-HEAD, ROCCHIO = "head", "rocchio"
 
 
 @dataclass(frozen=True)
@@ -123,57 +117,36 @@ def _slope(rows: NDArray[Any], change: NDArray[Any], similar: Mask, groups: NDAr
     return slope
 
 
-def move_query(examples: Examples) -> TaughtMap:
-    """Return the shift of queries by Rocchio's method."""
-    means = [
-        examples.vectors[kept].mean(axis=0) if kept.any() else 0.0
-        for kept in (examples.similar, ~examples.similar)
-    ]
-    shift = ADDED * means[0] - TAKEN * means[1]
-    return TaughtMap(shift=np.asarray(shift, np.float32))
-
-
-METHODS: dict[str, Callable[[Examples], TaughtMap]] = {HEAD: fit_head, ROCCHIO: move_query}
-
-
 @dataclass(frozen=True)
 class Validated:
     """Cross-validated ROC-AUC: the chance that a similar paper is nearer than one that is not.
 
     Attributes:
-        untaught, head, rocchio: ROC-AUC on examples that were held out; NaN without pairs.
-        low, high: 95% interval of the chosen method.
+        untaught, auc: ROC-AUC on examples that were held out, before teaching and after; NaN without pairs.
+        low, high: 95% interval of `auc`.
     """
 
     untaught: float
-    head: float
-    rocchio: float
+    auc: float
     low: float
     high: float
 
-    @property
-    def chosen(self) -> str:
-        """The method to use: Rocchio's where it is clearly better."""
-        return ROCCHIO if self.rocchio - self.head >= MARGIN else HEAD
-
 
 def cross_validate(examples: Examples) -> Validated:
-    """Compare both methods with the untaught route on examples that were held out, in five folds.
+    """Compare the map with the untaught route on examples that were held out, in five folds.
 
     Five or more queries are held out whole, so that the figures hold for other queries too.
     """
-    scores = {name: np.full(len(examples.similar), np.nan) for name in ("untaught", *METHODS)}
+    before, after = (np.full(len(examples.similar), np.nan) for _ in range(2))
     for training, held in _folds(examples):
-        anchors = _anchors_of(examples, training, held)
-        for name, values in scores.items():
-            taught = METHODS[name](examples.only(training)) if name in METHODS else TaughtMap()
-            papers, queries = taught.papers(examples.vectors[held]), taught.queries(anchors)
-            values[held] = np.einsum("ij,ij->i", papers, queries)
-    figures = {name: roc_auc(values, examples) for name, values in scores.items()}
-    found = Validated(**figures, low=0.0, high=1.0)
+        anchors, papers = _anchors_of(examples, training, held), examples.vectors[held]
+        before[held] = np.einsum("ij,ij->i", papers, anchors)
+        taught = fit_head(examples.only(training))
+        after[held] = np.einsum("ij,ij->i", taught.apply(papers), taught.apply(anchors))
+    untaught, auc = (roc_auc(scores, examples) for scores in (before, after))
     # Judgements of one paper against several queries count as one: they may all be right or wrong together.
     repeats = len(examples.similar) / len(np.unique(_papers_of(examples)))
-    return replace(found, **_interval(figures[found.chosen], _count_classes(examples), repeats * SHARED))
+    return Validated(untaught, auc, **_interval(auc, _count_classes(examples), repeats * SHARED))
 
 
 def _folds(examples: Examples) -> Iterator[tuple[Mask, Mask]]:

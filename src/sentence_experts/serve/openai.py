@@ -109,13 +109,12 @@ async def _embed_taught(
     engine: EmbeddingEngine = request.app.state.engine
     texts = texts_of(body.input, engine.config.max_texts, "input")
     check_dimensions(view.served, body.dimensions)
-    papers = np.array(find_sides(view.name.partition(":")[2], routes, len(texts)))[:, None]
+    sides = find_sides(view.name.partition(":")[2], routes, len(texts))
     vectors, tokens = [], []
     for each in view.blend.routes:
-        of_texts = [each.document_route if paper else each.query_route for paper in papers[:, 0]]
+        of_texts = [each.document_route if is_paper else each.query_route for is_paper in sides]
         embedded = await answered(request, engine.embed(view.served, texts, of_texts))
-        encoded = unit(embedded.by(view.served).finished(None, False))
-        vectors.append(np.where(papers, each.of_papers(encoded), each.of_queries(encoded)))
+        vectors.append(each.apply(unit(embedded.by(view.served).finished(None, False))))
         tokens.append(embedded.tokens)
     blended = list(unit(np.tensordot(np.array(view.blend.weights, np.float32), vectors, 1)))
     return replace(embedded, vectors=blended, tokens=[sum(of_text) for of_text in zip(*tokens, strict=True)])

@@ -231,7 +231,7 @@ async def _compare_query(
             encoded = await _embed(engine, served, [body.query] * len(routes), routes, "query")
             vectors |= {(served, route): vector for route, vector in zip(routes, encoded, strict=True)}
         queries = [
-            [each.of_queries(vectors[view.served, each.query_route][None]) for each in view.blend.routes]
+            [each.apply(vectors[view.served, each.query_route][None]) for each in view.blend.routes]
             for view in views
         ]
     pairs = zip(views, queries, strict=True)
@@ -363,7 +363,7 @@ async def _sentences(
     scores: list[float] = []
     if parts:
         encoded = await _embed(engine, view.served, parts, [route.document_route] * len(parts), "papers")
-        scores = (route.of_papers(encoded) @ compared.main[0]).tolist()
+        scores = (route.apply(encoded) @ compared.main[0]).tolist()
     terms = stems(body.query or " ".join(map(_text, facts[len(rows) :]))) if passages else frozenset()
     best: dict[str, dict[str, Any] | None] = {}
     for paper, text, of_paper in zip(body.papers, texts, spans, strict=True):
