@@ -8,6 +8,7 @@ import json
 import re
 import tokenize
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -152,6 +153,8 @@ def as_identifier(value: Any) -> str | None:
     """
     if isinstance(value, bool) or (isinstance(value, float) and value == value and not value.is_integer()):
         raise BadRowError(f"{value} is not an identifier")
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return str(int(value))
     text = as_text(value)
     whole = _WHOLE_AS_FLOAT.fullmatch(text) if text else None
     return whole.group(1) if whole else text

@@ -169,6 +169,12 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     with open_corpus_output(out, overwrite) as place:
         corpus = _build(place, read, config)
     counts = corpus.manifest["counts"]
+    unread = {reason: n for reason, n in counts["rejected"].items() if reason.startswith("unreadable-")}
+    if unread:
+        logger.warning(
+            f"values are not read: {', '.join(f'{reason} {n:,}' for reason, n in unread.items())} "
+            f"({corpus.rejected.name} names them)"
+        )
     if 2 * counts["citations_by_others"] > counts["citations"]:
         logger.warning(
             f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
