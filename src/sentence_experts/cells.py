@@ -153,7 +153,7 @@ def as_identifier(value: Any) -> str | None:
     """
     if isinstance(value, bool) or (isinstance(value, float) and value == value and not value.is_integer()):
         raise BadRowError(f"{value} is not an identifier")
-    if isinstance(value, Decimal) and value == value.to_integral_value():
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return str(int(value))
     text = as_text(value)
     whole = _WHOLE_AS_FLOAT.fullmatch(text) if text else None

@@ -227,27 +227,34 @@ def test_bare_digits_are_pmids_whichever_table_has_them(tmp_path: Path, turned: 
     assert corpus.to_pandas("citations")["cited"].tolist() == ["pmid:12345"]
 
 
-@pytest.mark.parametrize("own", [("x7", "x12"), ("7", "12")])
+@pytest.mark.parametrize("own", [("x7", "x12"), ("7", "12"), ("30000001", "30000002")])
 def test_bare_digits_are_pmids_of_any_record_in_any_order_of_steps(
-    tmp_path: Path, own: tuple[str, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, own: tuple[str, str]
 ) -> None:
-    rice, sleep = record("11", title="Rice in drought"), record("12", title="Sleep of rats")
+    rice, sleep = record("30000011", title="Rice in drought"), record("30000012", title="Sleep of rats")
     records = packed_file(tmp_path / "records.xml.gz", rice, sleep)
-    table = [
-        {"id": each, "title": title} for each, title in zip(own, ("Iron", "Bees and flowers"), strict=True)
-    ]
-    citations = [
-        {"citing": citing, "cited": cited} for citing, cited in (("11", own[0]), own, (own[0], "11"))
-    ]
+    titles = ("Iron", "Bees and flowers")
+    table = [{"id": each, "title": title} for each, title in zip(own, titles, strict=True)]
+    pairs = [("30000011", own[0]), own, (own[0], "30000011")]
+    citations = [{"citing": citing, "cited": cited} for citing, cited in pairs]
     once = import_corpus([records], papers=table, citations=citations, workers=1)
     early = add_to_corpus(import_corpus(papers=table, citations=citations), [records], workers=1)
     late = add_to_corpus(import_corpus([records], workers=1), papers=table, citations=citations)
-    pmid = "11" if own == ("7", "12") else "pmid:11"  # beside row numbers, digits are no PMIDs
     for corpus in (once, early, late):
-        assert sorted(links(corpus)) == sorted([(pmid, own[0]), own, (own[0], pmid)])
-    few = citations[:1]
-    import_corpus([records], papers=table, citations=few, workers=1)
-    assert ("1 of 1 citations are by works that the corpus does not have" in caplog.text) == (pmid == "11")
+        assert sorted(links(corpus)) == sorted([("pmid:30000011", own[0]), own, (own[0], "pmid:30000011")])
+
+
+def test_numbers_of_rows_that_are_not_there_are_no_pmids(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = packed_file(tmp_path / "records.xml.gz", record("103", title="Cardiac output in dogs"))
+    table = [{"id": "101", "title": "Rice"}, {"id": "102", "title": "Iron"}, {"id": "103", "title": ""}]
+    citations = [{"citing": "102", "cited": "103"}, {"citing": "103", "cited": "101"}]
+    corpus = import_corpus([records], papers=table, citations=citations, workers=1)
+    assert sorted(links(corpus)) == [("102", "103"), ("103", "101")]
+    assert "are by works" not in caplog.text
+    import_corpus([records], papers=table, citations=[citations[1]], workers=1)
+    assert "1 of 1 citations are by works that the corpus does not have" in caplog.text
 
 
 def test_tables_that_give_one_id_to_different_papers_are_no_corpus(

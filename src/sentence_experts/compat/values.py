@@ -93,7 +93,8 @@ def _describe_shortly(value: Any) -> str:
         return str(parts if isinstance(value, tuple) else sorted(parts))
     if isinstance(value, _PLAIN) or not hasattr(value, "__dict__"):
         text = repr(value)
-        return f"{type(value).__qualname__} {'' if ' at 0x' in text else text}"
+        is_told = isinstance(value, _PLAIN) or " at 0x" not in text
+        return f"{type(value).__qualname__} {text if is_told else ''}"
     if isinstance(code := getattr(value, "__code__", None), CodeType):
         defaults = [each for each in value.__defaults__ or () if isinstance(each, _PLAIN)]
         return f"{_describe_code(code)} {value.__qualname__} {defaults}"

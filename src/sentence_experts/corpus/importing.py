@@ -172,13 +172,13 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     unread = {reason: n for reason, n in counts["rejected"].items() if reason.startswith("unreadable-")}
     if unread:
         logger.warning(
-            f"values are not read: {', '.join(f'{reason} {n:,}' for reason, n in unread.items())} "
+            f"values are not read, in all: {', '.join(f'{reason} {n:,}' for reason, n in unread.items())} "
             f"({corpus.rejected.name} names them)"
         )
     if 2 * counts["citations_by_others"] > counts["citations"]:
         logger.warning(
             f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
-            "corpus does not have: their `citing` is no id of its papers"
+            "corpus does not have: their `citing` names none of its papers (write `pmid:` before a PMID)"
         )
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
         use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"

@@ -147,6 +147,7 @@ def _is_own_id(column: str) -> str:
 
 
 _LONG_TITLE = 40  # characters
+_DIGITS_OF_ROWS = 6  # of the longest number of a row
 _FAR = "levenshtein(lower(a.title), lower(b.title)) > {} * greatest(len(a.title), len(b.title))"
 
 _ONE_OF_EACH = " AND ".join(f"min({{0}}{kind}) IS NOT DISTINCT FROM max({{0}}{kind})" for kind in KINDS)
@@ -201,24 +202,25 @@ OWN_IDS_OF_OTHER_WORKS = f"""
 
 
 def _read_bare(column: str, kind: str, prefix: str, digits: int) -> str:
-    pattern = f"^{prefix}0*([1-9][0-9]{{0,{digits - 1}}})$"
-    return f"CASE WHEN bare.{kind} THEN nullif(regexp_extract(c.{column}, '{pattern}', 1), '') END"
+    number = f"nullif(regexp_extract(c.{column}, '^{prefix}0*([1-9][0-9]{{0,{digits - 1}}})$', 1), '')"
+    is_long = f"len(c.{column}) > bare.short" if kind == "pmid" else "true"
+    return f"CASE WHEN bare.{kind} AND {is_long} THEN {number} END"
 
 
-# Bare digits in a table of citations may be a PMID, and "W12" a work of OpenAlex, if papers have any: the
-# user's own ids come first, and if most of these are numbers that are no PMIDs, other digits are none either.
+# Bare digits in a table of citations may be a PMID, and "W12" a work of OpenAlex, if papers have any. The
+# user's own ids come first; if these are numbers of rows, others as short are of rows that are not there.
 _MAKE_REFERENCES = (
-    """CREATE TABLE bare AS
-    SELECT count(pmid) > 0 AND 2 * count(*) FILTER (is_number AND pmid IS DISTINCT FROM other)
-            <= count(*) FILTER (is_number) AS pmid, count(openalex) > 0 AS openalex
-    FROM (SELECT *, coalesce(regexp_full_match(other, '[0-9]+'), false) AS is_number FROM works)""",
+    f"""CREATE TABLE bare AS
+    SELECT count(pmid) > 0 AS pmid, count(openalex) > 0 AS openalex, coalesce(max(len(other)) FILTER (
+        regexp_full_match(other, '[0-9]{{1,{_DIGITS_OF_ROWS}}}') AND pmid IS DISTINCT FROM other), 0) AS short
+    FROM works""",
     f"""CREATE VIEW valid_references AS
     SELECT * FROM all_references ANTI JOIN (SELECT spot FROM set_aside UNION ALL SELECT spot FROM copies)
         USING (spot) WHERE record IS NOT NULL
     UNION ALL SELECT c.* REPLACE (
-        coalesce(c.pmid, {_read_bare("other", "pmid", "", 9)}) AS pmid,
+        coalesce(c.pmid, {_read_bare("other", "pmid", "", 8)}) AS pmid,
         coalesce(c.openalex, {_read_bare("other", "openalex", "W", 11)}::BIGINT) AS openalex,
-        coalesce(c.citing_key, 'pmid:' || {_read_bare("citing", "pmid", "", 9)},
+        coalesce(c.citing_key, 'pmid:' || {_read_bare("citing", "pmid", "", 8)},
             'openalex:W' || {_read_bare("citing", "openalex", "W", 11)}) AS citing_key
     ) FROM citations_of_tables c, bare""",
 )

@@ -108,8 +108,10 @@ def _family_name(authors: Sequence[str] | None) -> str:
     if not authors:
         return ""
     family, comma, _ = authors[0].partition(",")
-    plain = unicodedata.normalize("NFKD", family if comma else (family.split() or [""])[-1])
-    return letters_of("".join(each for each in plain if not unicodedata.combining(each))) or ""
+    if not comma:  # "Smith JA", or "John Smith"
+        words = [word for word in family.split() if not re.fullmatch(r"[A-Z]{1,3}\.?", word)]
+        family = (words or [""])[-1]
+    return letters_of(_plain_name(family))
 
 
 def letters_of(title: str | None) -> str:

@@ -115,7 +115,8 @@ def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
 def _fit(searcher: Searcher, name: str, entry: TaughtEntry, on: SearchRoute) -> SearchRoute:
     if entry.kind != "head":
         logger.warning(
-            f"{name!r} moved queries in the version that it was taught with; it is a linear map now"
+            f"{name!r} moved queries in the version that it was taught with; it is a linear map now: teach "
+            "it again for its figures"
         )
     return SearchRoute(name, on.document_route, on.query_route, fit_head(gather(searcher, on, entry.marks)))
 

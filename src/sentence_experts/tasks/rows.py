@@ -160,8 +160,7 @@ def _says_no_and_yes(cells: list[Any]) -> bool:
         {str(cell).strip().removesuffix(".0").removeprefix("+") for cell in cells if cell is not None}
         - {"", *NO_VALUES}
     )
-    is_code = len(values) == 2 and "0" in values and not any(map(_is_text, values))
-    is_code = is_code or values in (["1", "2"], ["-1", "1"])
+    is_code = values in (["1", "2"], ["0", "2"], ["-1", "1"], ["-1", "0"])
     return is_code or is_no_and_yes(values) or is_no_and_yes(values[::-1])
 
 

@@ -205,7 +205,7 @@ def test_sets_are_described_the_same_in_every_process() -> None:
         from sentence_experts.compat.values import describe_values
         paths = {Path(each) for each in "abcdef"}
         days = {date(2000, 1, day) for day in range(1, 9)}
-        within = {frozenset({each, 1}) for each in "abcdef"}
+        within = {frozenset({each, 1}) for each in "abcdef"} | {f"error at 0x{n}" for n in range(5)}
         print(describe_values([paths, days, within, {lambda: 1, lambda: 2, lambda: 3}]))"""
     told = {
         subprocess.run(
