@@ -633,6 +633,25 @@ def test_the_ids_of_another_work_in_a_note_are_not_the_record_s(tmp_path: Path, 
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.bib", "@article{k, title={Sleep}, pmid={12 345 678}, pmcid={PMC 1 2}, year={n.d.}}"),
+        ("a.csv", 'Key,Item Type,Publication Year,Title,DOI,Abstract Note,Extra,Manual Tags,Automatic Tags\n'
+                  'A,journalArticle,n.d.,Sleep,,Dreams.,"PMID: 12,345,678\nPMCID: 1,2",,\n'),
+    ],
+)  # fmt: skip
+def test_numbers_and_years_that_cannot_be_read_are_named(
+    tmp_path: Path, name: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / name).write_text(text)
+    corpus = import_corpus(tmp_path / name, workers=1)
+    assert {each["reason"] for each in rejected(corpus)} == {
+        f"unreadable-{x}" for x in ("pmid", "pmcid", "year")
+    }
+    assert "not read, in all: unreadable-" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["pmc", "pmcid"])
 def test_bibtex_has_two_names_for_a_pmcid(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.bib").write_text(f"@article{{k, title = {{Sleep}}, {name} = {{PMC4573485}}}}")

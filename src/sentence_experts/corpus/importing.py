@@ -35,6 +35,9 @@ from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
 
+# Reasons why a record is set aside that need no warning: another one counts, or it was not wanted.
+_EXPECTED = {"duplicate", "replaced", "deleted", "filtered", "not-a-paper", "xpac"}
+
 
 @with_settings(ImportConfig)
 def import_corpus(
@@ -169,12 +172,9 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     with open_corpus_output(out, overwrite) as place:
         corpus = _build(place, read, config)
     counts = corpus.manifest["counts"]
-    unread = {reason: n for reason, n in counts["rejected"].items() if reason.startswith("unreadable-")}
-    if unread:
-        logger.warning(
-            f"values are not read, in all: {', '.join(f'{reason} {n:,}' for reason, n in unread.items())} "
-            f"({corpus.rejected.name} names them)"
-        )
+    if odd := {reason: n for reason, n in counts["rejected"].items() if reason not in _EXPECTED}:
+        told = ", ".join(f"{reason} {number:,}" for reason, number in odd.items())
+        logger.warning(f"not read, in all: {told} ({corpus.rejected.name} names them)")
     if 2 * counts["citations_by_others"] > counts["citations"]:
         logger.warning(
             f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "

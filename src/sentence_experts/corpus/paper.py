@@ -173,6 +173,8 @@ class Paper:
     """(title of the section, text) in reading order, where full texts are kept."""
     version: int | None = None
     """The version of a PubMed record, or the day of an OpenAlex record (YYYYMMDD); others have none."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """(pmid, pmcid or year, text) where a record has another text in its place."""
     revised: int | None = None
     """The day on which a PubMed record was revised (YYYYMMDD)."""
     unreadable_doi: str | None = None

@@ -246,6 +246,8 @@ def _make_part(
         part.add(paper, f"W{paper.openalex}" if paper.openalex else f"record {row}")
         if paper.unreadable_doi:
             reject("unreadable-doi", f"of the paper: {paper.unreadable_doi}", member=paper.names()[0])
+        for kind, text in paper.unreadable:
+            reject(f"unreadable-{kind}", f"of the paper: {text}", member=paper.names()[0])
     for reason, records in sorted(counts.items()):
         part.rejections.append(Rejection(file.name, None, None, reason, f"part {number}", records))
     return part

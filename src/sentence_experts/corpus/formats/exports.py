@@ -153,7 +153,9 @@ class Export:
         more = self.more(record)
         stated = {field: _first(record, *names.split("|")) for field, names in self.names.items()}
         if "year" in stated:  # the first that can be read
-            stated["year"] = next(filter(year_in, _all(record, *self.names["year"].split("|"))), None)
+            stated["year"] = next(
+                filter(year_in, _all(record, *self.names["year"].split("|"))), stated["year"]
+            )
         return "not-a-paper" if more is None else _make_paper(stated | more)
 
 
@@ -204,6 +206,10 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
     if _SHORT_DOI.fullmatch(unreadable):
         unreadable += " (a short DOI: replace it by the one that it stands for)"
     year, kind = year_in(stated.get("year")), stated.get("article_type") or ""
+    odd = [(each, value) for each, value in fields if each != "doi"]
+    odd += [(each, stated.get(each) or "") for each in ("pmid", "pmcid")]
+    odd = [(each, value) for each, value in odd if not identifiers[each] and re.search("[1-9]", value)]
+    odd += [("year", stated["year"])] if stated.get("year") and year is None else []
     # "Editorial" beside the type of a journal article.
     named = "; ".join(
         each
@@ -216,6 +222,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         **texts,
         other=name_by_texts(texts, year),
         unreadable_doi=unreadable or None,
+        unreadable=tuple((each, value.strip()[:SHOWN]) for each, value in odd),
         year=year,
         article_type=named.lower() if named else _TYPES.get(kind.lower(), kind or None),
         language=_find_language_code(stated.get("language")),
