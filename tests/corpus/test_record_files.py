@@ -133,6 +133,14 @@ ODD: list[Any] = [
 RECORD = work(1, (2, 3), ids={"pmid": "5"}, mesh=[{"descriptor_name": "Rice"}], keywords=[{}])
 
 
+def test_identifiers_of_openalex_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    odd = work(1, doi="none", ids={"pmid": "12,345", "pmcid": "PMC 1 2"})
+    corpus = import_corpus([write_records(tmp_path / "works.jsonl", [odd])], workers=1)
+    assert {each["reason"] for each in rejected(corpus)} == {
+        f"unreadable-{x}" for x in ("doi", "pmid", "pmcid")
+    }
+
+
 def test_no_value_of_a_field_stops_the_import(tmp_path: Path) -> None:
     """Every field, and every field inside it, with values of any type: a paper, or a named rejection."""
     odd = []

@@ -271,6 +271,16 @@ def test_ids_of_tables_in_memory_are_without_spaces() -> None:
     assert given.to_pandas().equals(right.to_pandas())
 
 
+def test_rows_that_contradict_each_other_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [("a", "b", 1), ("B", "a", 0), ("a", "c", 1), ("a", "c", 1)]
+    table = pd.DataFrame(rows, columns=["anchor", "positive", "label"])
+    Pairs.of({"test": table})
+    assert "test: 2 rows say of two texts that they are linked, or not, while others say" in caplog.text
+    caplog.clear()
+    Pairs.of({"test": table[1:]})
+    assert not caplog.text
+
+
 def test_two_names_of_one_set_are_refused() -> None:
     row = {"anchor": "a", "positive": "b", "label": 1}
     with pytest.raises(InputError, match="has val and dev, which are one split here"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from sentence_experts.tables import check_columns, is_path, name_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 # The sentence-transformers trainer reads anchor, positive and label (1 linked, 0 not); the card's default
 # configuration shows it these alone. The rest says where the pair comes from.
@@ -131,6 +134,12 @@ class Pairs(TableFolder):
         }
         if not any(table.num_rows for table in tables.values()):
             raise InputError("no pairs: every table is empty")
+        for name, table in tables.items():
+            if count := _count_contradicted(table):
+                logger.warning(
+                    f"{name}: {count:,} rows say of two texts that they are linked, or not, while others say "
+                    "the opposite: all of them count (`import_pairs` leaves them out)"
+                )
         return cls.in_memory(tables, links_of(tables["train"]), {})
 
     @classmethod
@@ -237,3 +246,21 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
         }
         for domain in names
     }
+
+
+def _count_contradicted(pairs: pa.Table) -> int:
+    """Count the rows whose two texts other rows of their domain label otherwise."""
+    ends = [pairs[name] for name in ("anchor_id", "positive_id")]
+    keys = pa.table(
+        {
+            "domain": pairs["domain"],
+            "first": pc.min_element_wise(*ends),
+            "second": pc.max_element_wise(*ends),
+            "label": pairs["label"],
+        }
+    )
+    grouped = keys.group_by(["domain", "first", "second"]).aggregate(
+        [("label", "min"), ("label", "max"), ("label", "count")]
+    )
+    differ = pc.less(grouped["label_min"], grouped["label_max"])
+    return int(pc.sum(grouped.filter(differ)["label_count"]).as_py() or 0)

@@ -154,9 +154,9 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         return "xpac"
     stated = text("type")
     year = year_in(str(work.get("publication_year") or work.get("publication_date")))
-    pmid, pmcid = text("ids.pmid") or "", text("ids.pmcid") or ""
+    pmid, pmcid, doi = text("ids.pmid") or "", text("ids.pmcid") or "", text("doi") or text("ids.doi")
     named = Identifiers(
-        doi=normalise_doi(text("doi") or text("ids.doi")),
+        doi=normalise_doi(doi),
         pmid=normalise_pmid(pmid) or identifiers_in_url(pmid)[1],
         pmcid=normalise_pmcid(pmcid) or identifiers_in_url(pmcid)[2],
         openalex=number,
@@ -176,6 +176,12 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
     names = (_name_author(each) or "" for each in _list_objects(work.get("authorships")))
     return Paper(
         **named._asdict(),
+        unreadable_doi=doi if named.doi is None else None,
+        unreadable=tuple(
+            (kind, value)
+            for kind, value in (("pmid", pmid), ("pmcid", pmcid))
+            if value and getattr(named, kind) is None
+        ),
         title=without_tags(text("title") or text("display_name")),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
         authors=tuple(map(invert_shown, names)),
