@@ -371,6 +371,26 @@ def test_values_that_cannot_be_read_are_told(caplog: pytest.LogCaptureFixture) -
     assert "in all" not in caplog.text
 
 
+def test_several_ids_in_a_cell_are_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+    doi = "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O"
+    rows = [
+        {"id": "1", "title": "Rice"},
+        {"id": "2", "title": "Iron"},
+        {"id": "3", "doi": doi, "title": "Tin"},
+    ]
+    cells = ["2", doi, "10.1234/b; 10.1234/c", "2;3", "https://openalex.org/W1|https://openalex.org/W2"]
+    corpus = import_corpus(papers=rows, citations=[{"citing": "1", "cited": each} for each in cells])
+    assert sorted(cited or "" for _, cited in links(corpus)) == ["2", f"doi:{doi.lower()}"]
+    assert "set aside are 3 rows, the first row 3: several works in one cell (10.1234/b;" in caplog.text
+
+
+def test_a_paper_id_beside_an_id_is_read_for_identifiers(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": str(n), "paper_id": f"doi:10.1234/{n}", "title": f"Rice {n}"} for n in (1, 2)]
+    corpus = import_corpus(papers=rows, citations=[{"citing": "1", "cited": "10.1234/2"}])
+    assert links(corpus) == [("doi:10.1234/1", "doi:10.1234/2")]
+    assert "papers are known by `id`; `paper_id` beside it" in caplog.text
+
+
 def test_rows_that_repeat_an_id_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rows = [{"id": each, "title": f"Rice {n}"} for n, each in enumerate("abab")]
     import_corpus(papers=rows)

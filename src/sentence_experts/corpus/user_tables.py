@@ -196,6 +196,10 @@ def _check(table: Table, kind: str) -> dict[str, str]:
     named = any(column in columns for column in _NAMING)
     check_columns(name, [column for column in required if column != "id" or not named], columns)
     absent = [column for column in more if column not in columns]
+    if {*_OWN_IDS} <= {*columns}:
+        logger.warning(
+            f"{name}: papers are known by `id`; `paper_id` beside it is read for identifiers alone"
+        )
     notes = []
     for column, stated in zip(columns, given, strict=True):
         if column not in (*required, *more):
@@ -225,6 +229,10 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
+    for name, each in stated_ids:
+        if name in _OWN_IDS:  # `paper_id` beside `id`
+            more = parse_identifier(each)._asdict()
+            by_id = by_id._replace(**{kind: more[kind] for kind in more if getattr(by_id, kind) is None})
     # Rows that name their paper by a DOI or PMID alone are records of one work, which complete each other.
     key = (by_id.name() or own) if any(name in _OWN_IDS for name, _ in stated_ids) else None
     if key is not None and key in first_rows:
@@ -285,6 +293,8 @@ def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
     names = parse_identifier(cited) if cited else Identifiers()
+    if cited and _are_several(cited, names):
+        raise BadRowError(f"several works in one cell ({cited[:SHOWN]}): give a row for each")
     stated_year = _clean_text(row.get("cited_year"))
     year = year_in(stated_year)
     if stated_year and year is None:
@@ -292,6 +302,14 @@ def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
         part.rejections.append(_reject_value(table, number, "year", whose, stated_year))
     citation = Citation(**names._asdict(), title=title, year=year, other=cited)
     part.add_citation(citing, parse_identifier(citing).name(), number, citation)
+
+
+def _are_several(cell: str, names: Identifiers) -> bool:
+    """Return whether a cell holds several ids, as of a list; a DOI may hold a ";" itself."""
+    parts = [part for part in _LIST_SEPARATOR.split(cell) if part]
+    if len(parts) < 2 or (names.doi and _LIST_SEPARATOR.search(names.doi)):
+        return False
+    return all(parse_identifier(part).name() or re.fullmatch(r"[\w.:-]{1,40}", part) for part in parts)
 
 
 def _clean_text(value: Any) -> str | None:
