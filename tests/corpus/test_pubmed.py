@@ -254,6 +254,9 @@ def test_a_deletion_has_no_day(tmp_path: Path) -> None:
     packed_file(tmp_path / "pubmed26n0001.xml.gz", revised("2026-05-01"), revised("2026-05-01", pmid="2"))
     packed_file(tmp_path / "pubmed26n0002.xml.gz", deletion("1"), revised("2026-04-01", pmid="3"))
     assert [paper["pmid"] for paper in papers(import_corpus(tmp_path, workers=1))] == ["2", "3"]
+    packed_file(tmp_path / "pubmed26n0003.xml.gz", revised("2026-03-01", title="Again."))
+    again = papers(import_corpus(tmp_path, workers=1))
+    assert [paper["title"] for paper in again if paper["pmid"] == "1"] == ["Again"]
 
 
 def test_a_record_without_a_day_is_in_the_order_of_names(tmp_path: Path) -> None:

@@ -80,18 +80,25 @@ MAKE_REVISIONS = (
     SELECT {_WORK} AS work FROM distinct_papers WHERE version IS NOT NULL
     GROUP BY work HAVING count(*) > 1 OR bool_or(deleted)""",
     # The last mention of each version of a record, in the order of the files' names, unless the day of
-    # another one's revision is later; deletions have no day.
+    # another one's revision is later, of those that no deletion follows.
     f"""CREATE TABLE revisions AS
     WITH mentions AS (
         SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
-            {_IN_NUMBERS} AS file, {_IN_FILE} AS in_file, a.content,
-            coalesce(a.revised < max(a.revised) OVER (PARTITION BY {_WORK}, a.version), false) AS is_older
+            {_IN_NUMBERS} AS file, {_IN_FILE} AS in_file, a.content, a.revised
         FROM distinct_papers a JOIN source_names n USING (source)
         WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
+    ), deletions AS (
+        SELECT *, max(CASE WHEN deleted THEN row(file, in_file) END)
+            OVER (PARTITION BY work, version) AS deletion FROM mentions
+    ), dated AS (
+        SELECT *, CASE WHEN deletion IS NULL OR row(file, in_file) > deletion THEN revised END AS day
+        FROM deletions
+    ), ordered AS (
+        SELECT *, coalesce(day < max(day) OVER (PARTITION BY work, version), false) AS is_older FROM dated
     ), aged AS (
         SELECT *, row_number() OVER last_first AS age, first_value(deleted) OVER last_first AS gone,
             first_value(source_name || '/' || member) OVER last_first AS last_in
-        FROM mentions
+        FROM ordered
         WINDOW last_first AS (PARTITION BY work, version
             ORDER BY is_older, file DESC, in_file DESC, content DESC, spot DESC)
     ) SELECT *, age = 1 AND NOT gone AND version = max(version) FILTER (age = 1 AND NOT gone)
