@@ -247,6 +247,7 @@ def test_bare_digits_are_pmids_of_any_record_in_any_order_of_steps(
 def test_numbers_of_rows_that_are_not_there_are_no_pmids(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     records = packed_file(tmp_path / "records.xml.gz", record("103", title="Cardiac output in dogs"))
     table = [{"id": "101", "title": "Rice"}, {"id": "102", "title": "Iron"}, {"id": "103", "title": ""}]
     citations = [{"citing": "102", "cited": "103"}, {"citing": "103", "cited": "101"}]

@@ -176,7 +176,7 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
         told = ", ".join(f"{reason} {number:,}" for reason, number in odd.items())
         logger.warning(f"not read, in all: {told} ({corpus.rejected.name} names them)")
     if 2 * counts["citations_by_others"] > counts["citations"]:
-        logger.warning(
+        logger.info(
             f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
             "corpus does not have: their `citing` names none of its papers (write `pmid:` before a PMID)"
         )
