@@ -675,6 +675,8 @@ def test_the_kind_that_a_record_states(tmp_path: Path, kind: str) -> None:
         ("Retracted Publication, Article", "article", True),
         ("Editorial Material; Early Access", "editorial", False),
         ("Article; Early Access", "article", False), ("Correction, Early Access", "correction", False),
+        ("['Published Erratum', 'Journal Article']", "correction", False),
+        ('["Editorial"]', "editorial", False),
     ],
 )  # fmt: skip
 def test_types_of_web_of_science_and_scopus(tmp_path: Path, kind: str, read: str, retracted: bool) -> None:

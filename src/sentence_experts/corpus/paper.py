@@ -192,8 +192,7 @@ def kind_of_type(article_type: str | None) -> str:
     >>> kind_of_type("Editorial Material; Early Access"), kind_of_type("Journal Article")
     ('editorial', 'article')
     """
-    named = re.split("[;|,]", (article_type or "").lower())
-    kinds = [_KIND_OF_TYPE.get(re.sub(r"[ _]", "-", each.strip()), "article") for each in named]
+    kinds = [_KIND_OF_TYPE.get(each.replace(" ", "-"), "article") for each in _split_types(article_type)]
     notices = (kind for kind in kinds if kind in NOTICE_KINDS)
     return next(notices, next((kind for kind in kinds if kind != "article"), "article"))
 
@@ -238,8 +237,13 @@ def is_type_of_retracted(article_type: str | None) -> bool:
     >>> is_type_of_retracted("Article; Retracted Publication"), is_type_of_retracted("Retraction")
     (True, False)
     """
-    stated = re.split(r"[;|,/()\[\]]", (article_type or "").lower())
-    return not _RETRACTED_TYPES.isdisjoint(re.sub(r"[^a-z]+", " ", each).strip() for each in stated)
+    return not _RETRACTED_TYPES.isdisjoint(_split_types(article_type))
+
+
+def _split_types(text: str | None) -> list[str]:
+    """Return the types in a text, which may be a list as programs write it, in small letters and spaces."""
+    parts = re.split(r"[;|,/()\[\]]", (text or "").lower())
+    return [re.sub(r"[^a-z]+", " ", each).strip() for each in parts]
 
 
 TELLING = (
