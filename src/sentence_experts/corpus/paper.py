@@ -19,8 +19,8 @@ NOT_FETCHED = "not-fetched"
 # Article types of JATS, and what PubMed, OpenAlex and Zotero call the same; in lower case with hyphens.
 _TYPES_OF_KIND = {
     "review": "review review-article systematic-review scoping-review meta-analysis",
-    "correction": "correction erratum corrigendum addendum published-erratum",
-    "retraction": "retraction partial-retraction retraction-notice retraction-of-publication withdrawal",
+    "correction": "correction erratum errata corrigendum corrigenda addendum published-erratum",
+    "retraction": "retraction partial-retraction retraction-note retraction-notice retraction-of-publication withdrawal",
     "expression-of-concern": "expression-of-concern",
     "editorial": "editorial editorial-material introduction introductory-journal-article",
     "commentary": "article-commentary commentary comment discussion book-review product-review",
