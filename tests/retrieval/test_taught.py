@@ -8,7 +8,7 @@ import pytest
 
 from helpers.samples import write_corpus
 from sentence_experts.errors import UsageError
-from sentence_experts.retrieval.taught import MAX_ROUTES, Mark, Profile, ProfileState, TaughtEntry
+from sentence_experts.retrieval.taught import MAX_ROUTES, Mark, Profile, ProfileState, Sample, TaughtEntry
 
 ENTRY = TaughtEntry(model="m", on="", unit="title", kind="head", marks=())
 
@@ -32,6 +32,20 @@ def test_the_last_judgement_stands_last(profile: Profile) -> None:
     with profile.changing() as state:
         state.mark([mark("a", query="x")])
     assert [each.query for each in profile.read().marks.values()] == ["y", None, "x"]
+
+
+def test_a_random_sample_stays_with_its_route(profile: Profile) -> None:
+    sample = Sample(papers=("a", "b"), before=("c",))
+    with profile.changing() as state:
+        state.routes = dict.fromkeys(("review", "other"), ENTRY)
+        state.name, state.sample = "review", sample
+    for name, known in (("other", None), ("review", sample), (None, None), ("review", sample)):
+        with profile.changing() as state:
+            state.begin(name)
+        assert profile.read().sample == known, name
+    with pytest.raises(UsageError, match="no taught route"), profile.changing() as state:
+        state.begin("gone")
+    assert profile.read().sample == sample
 
 
 def test_a_renamed_route_stays_in_its_place(profile: Profile) -> None:

@@ -20,7 +20,8 @@ NOT_FETCHED = "not-fetched"
 _TYPES_OF_KIND = {
     "review": "review review-article systematic-review scoping-review meta-analysis",
     "correction": "correction erratum errata corrigendum corrigenda addendum published-erratum",
-    "retraction": "retraction partial-retraction retraction-note retraction-notice retraction-of-publication withdrawal",
+    "retraction": "retraction partial-retraction retraction-note retraction-notice retraction-of-publication "
+    "withdrawal",
     "expression-of-concern": "expression-of-concern",
     "editorial": "editorial editorial-material introduction introductory-journal-article",
     "commentary": "article-commentary commentary comment discussion book-review product-review",

@@ -115,6 +115,7 @@ class TaughtEntry(_Kept):
         kind: "head"; or "rocchio", where an earlier version moved queries, which is a linear map by now.
         marks: what taught it.
         figures: what `teach` found, for people to read.
+        sample: the random sample that was drawn when its marks were last the present ones.
     """
 
     model: str
@@ -123,6 +124,7 @@ class TaughtEntry(_Kept):
     kind: str = "head"
     marks: tuple[Mark, ...]
     figures: dict[str, Any] = {}
+    sample: Sample | None = None
 
 
 class ProfileState(BaseModel):
@@ -156,7 +158,10 @@ class ProfileState(BaseModel):
 
     def begin(self, name: str | None = None) -> None:
         """Go on with the marks of a route, or with none."""
-        self.name, self.sample = name, None
+        if self.name in self.routes:
+            left = self.routes[self.name].model_copy(update={"sample": self.sample})
+            self.routes[self.name] = left
+        self.name, self.sample = name, None if name is None else self.entry(name).sample
         self.marks = {} if name is None else {each.key: each for each in self.entry(name).marks}
 
     def entry(self, name: str) -> TaughtEntry:

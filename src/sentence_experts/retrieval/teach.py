@@ -113,7 +113,7 @@ class TeachResult:
 
     def entry(self, searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> TaughtEntry:
         """Return what is kept of the route."""
-        places = {"model": searcher.encoder.name, "on": on.name, "unit": searcher.unit}
+        places: dict[str, Any] = {"model": searcher.encoder.name, "on": on.name, "unit": searcher.unit}
         kept = tuple(described_marks(searcher.papers, marks))
         return TaughtEntry(**places, marks=kept, figures=self.to_json())
 
