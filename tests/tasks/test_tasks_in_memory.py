@@ -126,7 +126,9 @@ def test_other_labels_of_pairs_are_not_read(caplog: pytest.LogCaptureFixture) ->
         ["Not similar", "Similar"],
     ):
         table["Label"] = label * 30
-        with pytest.raises(InputError, match="write 0 and 1 in the column Label if it says which texts are"):
+        with pytest.raises(
+            InputError, match="If the column Label says which texts are linked, write 0 and 1"
+        ):
             compile_tasks({"t": {"kind": "pairs", "datasets": {"d": table}}})
     table["Label"] = [0, 1, 2] * 20
     with pytest.raises(InputError, match="not '2', and the column Label holds 0 and 1 too: name it"):

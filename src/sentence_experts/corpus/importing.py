@@ -35,8 +35,12 @@ from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
 
-# Reasons why a record is set aside that need no warning: another one counts, or it was not wanted.
-_EXPECTED = {"duplicate", "replaced", "deleted", "filtered", "not-a-paper", "xpac"}
+# Reasons why a record is set aside that need no warning: another one counts, it was not wanted, or its table
+# tells of it (`UserTable.parse`).
+_EXPECTED = {
+    *("duplicate", "replaced", "deleted", "filtered", "not-a-paper", "xpac"),
+    *("bad-row", "broken-row"),
+}
 
 
 @with_settings(ImportConfig)

@@ -139,8 +139,8 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
             )
         if reason and _says_no_and_yes(cells):
             raise InputError(
-                f"{reason}: write 0 and 1 in the column {name} if it says which texts are linked, or give "
-                '`label: ""`, so that it is not read'
+                f"{reason}. If the column {name} says which texts are linked, write 0 and 1; otherwise set "
+                '`label: ""` to ignore it'
             )
         if not links - {None}:
             reason = reason or "it is empty"
