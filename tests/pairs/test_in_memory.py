@@ -275,7 +275,7 @@ def test_rows_that_contradict_each_other_are_told(caplog: pytest.LogCaptureFixtu
     rows = [("a", "b", 1), ("B", "a", 0), ("a", "c", 1), ("a", "c", 1)]
     table = pd.DataFrame(rows, columns=["anchor", "positive", "label"])
     Pairs.of({"test": table})
-    assert "test: 2 rows say of two texts that they are linked, or not, while others say" in caplog.text
+    assert "test: 2 rows say the opposite of others about the same texts" in caplog.text
     caplog.clear()
     Pairs.of({"test": table[1:]})
     assert not caplog.text

@@ -48,6 +48,24 @@ def test_a_random_sample_stays_with_its_route(profile: Profile) -> None:
     assert profile.read().sample == sample
 
 
+def test_marks_since_a_route_was_taught_stay_with_it(profile: Profile) -> None:
+    with profile.changing() as state:
+        state.routes = dict.fromkeys(("review", "other"), ENTRY)
+        state.begin("review")
+        state.mark([mark("new"), mark("a", False)])
+        marks = dict(state.marks)
+    for name in ("other", "review", None, "review", "review"):
+        with profile.changing() as state:
+            state.begin(name)
+        assert (profile.read().marks == marks) == (name == "review"), name
+        assert profile.read().routes["review"].marks == ENTRY.marks
+    with profile.changing() as state:
+        state.put("review", ENTRY)
+        state.begin("other")
+        state.begin("review")
+    assert profile.read().marks == marks, "these were the present ones"
+
+
 def test_a_renamed_route_stays_in_its_place(profile: Profile) -> None:
     with profile.changing() as state:
         state.routes = dict.fromkeys(map(str, range(MAX_ROUTES)), ENTRY)

@@ -412,6 +412,12 @@ def test_a_route_is_not_called_as_its_model(corpus: Path, plain_model: Path) -> 
             teach(plain_model, corpus, examples(12), name=name)
 
 
+@pytest.mark.parametrize("name", ["query", "document", "passage"])
+def test_a_route_is_not_called_as_one_side_of_a_search(corpus: Path, plain_model: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' is what models call one side of a search"):
+        teach(plain_model, corpus, examples(12), name=name)
+
+
 def test_a_model_stays_itself_beside_a_route_taught_on_another_under_its_name(
     corpus: Path, plain_model: Path, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from sentence_experts.pairs.config import ONE_DOMAIN, SPLITS
 from sentence_experts.pairs.pair_tables import (
     PAIR_COLUMNS,
     PAIRS_SCHEMA,
+    find_contradicted,
     is_one_table,
     links_of,
     pair_table,
@@ -135,10 +136,10 @@ class Pairs(TableFolder):
         if not any(table.num_rows for table in tables.values()):
             raise InputError("no pairs: every table is empty")
         for name, table in tables.items():
-            if count := _count_contradicted(table):
+            if count := int(find_contradicted(table).sum()):
                 logger.warning(
-                    f"{name}: {count:,} rows say of two texts that they are linked, or not, while others say "
-                    "the opposite: all of them count (`import_pairs` leaves them out)"
+                    f"{name}: {count:,} rows say the opposite of others about the same texts, or have a "
+                    "negative that others link: all of them count (`import_pairs` leaves them out)"
                 )
         return cls.in_memory(tables, links_of(tables["train"]), {})
 
@@ -246,21 +247,3 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
         }
         for domain in names
     }
-
-
-def _count_contradicted(pairs: pa.Table) -> int:
-    """Count the rows whose two texts other rows of their domain label otherwise."""
-    ends = [pairs[name] for name in ("anchor_id", "positive_id")]
-    keys = pa.table(
-        {
-            "domain": pairs["domain"],
-            "first": pc.min_element_wise(*ends),
-            "second": pc.max_element_wise(*ends),
-            "label": pairs["label"],
-        }
-    )
-    grouped = keys.group_by(["domain", "first", "second"]).aggregate(
-        [("label", "min"), ("label", "max"), ("label", "count")]
-    )
-    differ = pc.less(grouped["label_min"], grouped["label_max"])
-    return int(pc.sum(grouped.filter(differ)["label_count"]).as_py() or 0)

@@ -19,10 +19,15 @@ from sentence_experts.pairs.hub_datasets import load_hub_dataset, read_released
 from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
+    append_stated_negatives,
+    find_contradicted,
     is_one_table,
+    join_ids,
+    join_texts,
     leave_out_negatives,
     links_of,
     name_of_split,
+    number_texts,
     pair_table,
     read_tables,
     read_texts,
@@ -117,7 +122,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     _check_ids(pairs, name)
     sets = [each for _, each in parts if each is not None]
     split = np.concatenate(sets) if len(sets) == len(parts) else None
-    rows = _find_first(pairs, split, _join_ids(pairs).reshape(2, -1))
+    rows = _find_first(pairs, split, join_ids(pairs).reshape(2, -1))
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
     is_same = pc.or_(
@@ -127,7 +132,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     if is_same.any():
         logger.warning(f"{name}: left out, as their two texts are the same: {is_same.sum():,}")
         rows = rows[~is_same]
-    contradicted = _find_contradicted(pairs)[rows]
+    contradicted = find_contradicted(pairs)[rows]
     disputed = pairs.take(rows[contradicted])
     if left_out := int(contradicted.sum()):
         logger.warning(
@@ -167,7 +172,7 @@ def _check_ids(pairs: pa.Table, name: str) -> None:
         InputError: most ids that are anchors and positives have several texts: they are of two tables.
     """
     ids = {end: pc.unique(pairs[f"{end}_id"]) for end in ("anchor", "positive")}
-    texts = pa.table({"id": _join_ids(pairs), "text": _join_texts(pairs)})
+    texts = pa.table({"id": join_ids(pairs), "text": join_texts(pairs)})
     counted = texts.group_by("id").aggregate([("text", "count_distinct")])
     several = counted.filter(pc.greater(counted["text_count_distinct"], 1))["id"]
     if not len(several):
@@ -203,34 +208,6 @@ def _find_first(pairs: pa.Table, split: np.ndarray | None, ends: np.ndarray) -> 
     return np.sort(once.to_numpy())
 
 
-def _find_contradicted(pairs: pa.Table) -> np.ndarray:
-    """Find rows that other rows of their domain contradict, (rows,).
-
-    Two texts are linked in one row and unlinked in another, or a row states a negative that is the anchor, or
-    that a row links with it.
-    """
-    whole = _append_stated_negatives(pairs)
-    ends = np.sort(_number_texts(whole), axis=0)
-    said: dict[tuple[str, int, int], set[int]] = {}
-    keys = list(zip(whole["domain"].to_pylist(), *ends.tolist(), strict=True))
-    rows, stated = keys[: pairs.num_rows], keys[pairs.num_rows :]
-    for key, label in zip(rows, pairs["label"].to_pylist(), strict=True):
-        said.setdefault(key, set()).add(label)
-    contradicted = np.array([len(said[key]) > 1 for key in rows], dtype=bool)
-    is_linked = [key[1] == key[2] or 1 in said.get(key, ()) for key in stated]
-    contradicted[whole["row"].to_numpy()[pairs.num_rows :][is_linked]] = True
-    return contradicted
-
-
-def _number_texts(pairs: pa.Table) -> np.ndarray:
-    """Number the texts of pairs, (2, rows): those of one id have one number, and so have ids of one text."""
-    folded = fold_texts(_join_texts(pairs)).to_numpy(zero_copy_only=False).astype(object)
-    ids, texts = (np.unique(each, return_inverse=True)[1] for each in (_join_ids(pairs), folded))
-    size = int(ids.max()) + 1
-    numbers: np.ndarray = find_components(ids, texts + size, size + int(texts.max()) + 1)[ids]
-    return numbers.reshape(2, -1)
-
-
 class _Texts:
     """The texts of a table of pairs as numbers, with the links that `draw_negatives` asks for.
 
@@ -244,11 +221,11 @@ class _Texts:
 
     def __init__(self, table: pa.Table, disputed: pa.Table) -> None:
         """Number the texts of a table; `disputed` are pairs that may be no negatives either."""
-        self.ids, numbers = np.unique(_join_ids(table), return_inverse=True)
+        self.ids, numbers = np.unique(join_ids(table), return_inverse=True)
         self.ends = numbers.reshape(2, -1).T
         self.texts = np.empty(len(self.ids), dtype=object)
-        self.texts[numbers] = _join_texts(table).to_pylist()
-        ends = _number_texts(pa.concat_tables([each.select(_ENDS) for each in (table, disputed)]))
+        self.texts[numbers] = join_texts(table).to_pylist()
+        ends = number_texts(pa.concat_tables([each.select(_ENDS) for each in (table, disputed)]))
         same_text = np.empty(len(self.ids), dtype=np.int64)
         same_text[self.ends.T] = ends[:, : table.num_rows]
         of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
@@ -282,23 +259,11 @@ class _Texts:
         return linked
 
 
-def _join_ids(table: pa.Table) -> np.ndarray:
-    """Join the ids of the anchors and then of the positives: shape (2 * rows,)."""
-    ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
-    found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
-    return found
-
-
-def _join_texts(table: pa.Table) -> pa.ChunkedArray:
-    """Join the texts of the anchors and then of the positives: shape (2 * rows,)."""
-    return pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())
-
-
 def _split_pairs(
     table: pa.Table, split: np.ndarray | None, disputed: pa.Table, config: ImportPairsConfig
 ) -> Pairs:
     rng = np.random.default_rng(config.seed)
-    whole = _append_stated_negatives(table)
+    whole = append_stated_negatives(table)
     known = _Texts(whole, disputed)
     domains = whole["domain"].to_numpy(zero_copy_only=False).astype(object)
     # The count holds the row, so that pairs that get no negative can be told.
@@ -315,13 +280,13 @@ def _split_pairs(
     elsewhere = np.isin(trained, whole["row"].to_numpy()[table.num_rows :][of_negatives != TRAIN])
     tables["train"] = leave_out_negatives(tables["train"], elsewhere)
     if left_out := int((of_rows == CROSSING).sum()):
-        logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
+        logger.warning(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
     seen = 0
     if split is not None:
         if empty := [each for each in SPLITS if not tables[each].num_rows]:
             logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
         for first, second in (("validation", "test"), ("train", "validation"), ("train", "test")):
-            later = np.searchsorted(known.ids, _join_ids(tables[second]))
+            later = np.searchsorted(known.ids, join_ids(tables[second]))
             read = known.ends[assignment.pairs == SPLITS.index(first)].ravel()  # negatives too
             seen = seen_in_training(known.works.same_text[read], known.works.same_text[later])[0]
             if seen:
@@ -337,20 +302,6 @@ def _split_pairs(
         "simulated": sum(each.removeprefix("doi:").startswith(SIMULATED_DOI) for each in known.ids),
     }
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
-
-
-def _append_stated_negatives(table: pa.Table) -> pa.Table:
-    """Append a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
-    whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
-    if NEGATIVE not in table.column_names:
-        return whole
-    stated = whole.filter(pc.is_valid(whole[NEGATIVE]))
-    zero = pa.array(np.zeros(stated.num_rows, np.int64))
-    columns = {name: stated[name] for name in ("anchor", "domain", "anchor_id")}
-    negatives = pair_table(pa.table({**columns, "positive": stated[NEGATIVE], "label": zero}), NEGATIVE)
-    negatives = negatives.append_column("row", stated["row"])
-    whole = whole.drop_columns([NEGATIVE])
-    return pa.concat_tables([whole, negatives.select(whole.column_names)]).combine_chunks()
 
 
 def _keep_sets(known: _Texts, sets: np.ndarray) -> Assignment:

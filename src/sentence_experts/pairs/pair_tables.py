@@ -17,7 +17,7 @@ from sentence_experts.cells import NO_VALUES, BadRowError, as_link, holds_list_o
 from sentence_experts.errors import InputError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS, UNSEEN
-from sentence_experts.pairs.splits import fold_texts
+from sentence_experts.pairs.splits import find_components, fold_texts
 from sentence_experts.storage import sha256_text
 from sentence_experts.tables import (
     Table,
@@ -330,3 +330,59 @@ def links_of(train: pa.Table) -> pa.Table:
     ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)
     pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})
     return pa.table([[two[end] for two in pairs] for end in (0, 1)], schema=LINKS_SCHEMA)
+
+
+def find_contradicted(pairs: pa.Table) -> np.ndarray:
+    """Find rows that other rows of their domain contradict, (rows,).
+
+    Two texts are linked in one row and unlinked in another, or a row states a negative that is the anchor, or
+    that a row links with it.
+    """
+    if not pairs.num_rows:
+        return np.zeros(0, dtype=bool)
+    whole = append_stated_negatives(pairs)
+    ends = np.sort(number_texts(whole), axis=0)
+    said: dict[tuple[str, int, int], set[int]] = {}
+    keys = list(zip(whole["domain"].to_pylist(), *ends.tolist(), strict=True))
+    rows, stated = keys[: pairs.num_rows], keys[pairs.num_rows :]
+    for key, label in zip(rows, pairs["label"].to_pylist(), strict=True):
+        said.setdefault(key, set()).add(label)
+    contradicted = np.array([len(said[key]) > 1 for key in rows], dtype=bool)
+    is_linked = [key[1] == key[2] or 1 in said.get(key, ()) for key in stated]
+    contradicted[whole["row"].to_numpy()[pairs.num_rows :][is_linked]] = True
+    return contradicted
+
+
+def append_stated_negatives(table: pa.Table) -> pa.Table:
+    """Append a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
+    whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
+    if NEGATIVE not in table.column_names:
+        return whole
+    stated = whole.filter(pc.is_valid(whole[NEGATIVE]))
+    zero = pa.array(np.zeros(stated.num_rows, np.int64))
+    columns = {name: stated[name] for name in ("anchor", "domain", "anchor_id")}
+    negatives = pair_table(pa.table({**columns, "positive": stated[NEGATIVE], "label": zero}), NEGATIVE)
+    negatives = negatives.append_column("row", stated["row"])
+    whole = whole.drop_columns([NEGATIVE])
+    return pa.concat_tables([whole, negatives.select(whole.column_names)]).combine_chunks()
+
+
+def number_texts(pairs: pa.Table) -> np.ndarray:
+    """Number the texts of pairs, (2, rows): those of one id have one number, and so have ids of one text."""
+    folded = fold_texts(join_texts(pairs)).to_numpy(zero_copy_only=False).astype(object)
+    ids, texts = (np.unique(each, return_inverse=True)[1] for each in (join_ids(pairs), folded))
+    size = int(ids.max()) + 1
+    numbers: np.ndarray = find_components(ids, texts + size, size + int(texts.max()) + 1)[ids]
+    return numbers.reshape(2, -1)
+
+
+def join_ids(table: pa.Table) -> np.ndarray:
+    """Join the ids of the anchors and then of the positives: shape (2 * rows,)."""
+    ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
+    found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
+    return found
+
+
+def join_texts(table: pa.Table) -> pa.ChunkedArray:
+    """Join the texts of the anchors and then of the positives: shape (2 * rows,)."""
+    return pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sentence_experts.config import check_content
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.routes.task_types import SIDES
 from sentence_experts.names import EXPERT, FOLDER, check_route_names
 from sentence_experts.storage import file_state, locked, read_json, sha256_settings, sha256_text, write_json
 
@@ -115,7 +116,8 @@ class TaughtEntry(_Kept):
         kind: "head"; or "rocchio", where an earlier version moved queries, which is a linear map by now.
         marks: what taught it.
         figures: what `teach` found, for people to read.
-        sample: the random sample that was drawn when its marks were last the present ones.
+        draft: the marks when these were last the present ones, if it was not taught by them since.
+        sample: the random sample that was drawn then.
     """
 
     model: str
@@ -124,6 +126,7 @@ class TaughtEntry(_Kept):
     kind: str = "head"
     marks: tuple[Mark, ...]
     figures: dict[str, Any] = {}
+    draft: tuple[Mark, ...] | None = None
     sample: Sample | None = None
 
 
@@ -159,10 +162,14 @@ class ProfileState(BaseModel):
     def begin(self, name: str | None = None) -> None:
         """Go on with the marks of a route, or with none."""
         if self.name in self.routes:
-            left = self.routes[self.name].model_copy(update={"sample": self.sample})
-            self.routes[self.name] = left
-        self.name, self.sample = name, None if name is None else self.entry(name).sample
-        self.marks = {} if name is None else {each.key: each for each in self.entry(name).marks}
+            left, marks = self.routes[self.name], tuple(self.marks.values())
+            draft = None if marks == left.marks else marks
+            self.routes[self.name] = left.model_copy(update={"draft": draft, "sample": self.sample})
+        self.name, self.marks, self.sample = name, {}, None
+        if name is not None:
+            entry = self.entry(name)
+            marks = entry.marks if entry.draft is None else entry.draft
+            self.marks, self.sample = {each.key: each for each in marks}, entry.sample
 
     def entry(self, name: str) -> TaughtEntry:
         """Return a route by its name."""
@@ -173,28 +180,18 @@ class ProfileState(BaseModel):
 
     def put(self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset()) -> None:
         """Keep a route under a name that no other one has; `taken` are those of models and their routes."""
-        self._check_name(name, taken, "name")
+        check_taught_name(name, taken, "name")
         self.routes.pop(name, None)  # so that the last one is the one that was taught last
         self.routes[name] = entry
         if len(self.routes) > MAX_ROUTES:
             raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")
-
-    @staticmethod
-    def _check_name(name: str, taken: Set[str], parameter: str) -> None:
-        try:
-            EXPERT.check("route", name)
-            check_route_names([name], ["others"])
-        except ValueError as error:
-            raise UsageError(f"`{parameter}`: {error}") from None
-        if name.casefold() in {each.casefold() for each in taken}:  # the server does not look at case
-            raise UsageError(f"`{parameter}`: the model has a route {name!r} already, or is called so")
 
     def rename(self, name: str, to: str, taken: Set[str] = frozenset()) -> None:
         """Give a route another name; it stays in its place."""
         self.entry(name)
         if to in self.routes:
             raise UsageError(f"`to`: there is a taught route {to!r} already")
-        self._check_name(to, taken, "to")
+        check_taught_name(to, taken, "to")
         self.routes = {to if each == name else each: entry for each, entry in self.routes.items()}
         self.name = to if self.name == name else self.name
 
@@ -222,6 +219,25 @@ class ProfileState(BaseModel):
         self.name = before["name"]
         if "sample" in before:
             self.sample = before["sample"] and Sample.model_validate(before["sample"])
+
+
+def check_taught_name(name: str, taken: Set[str], parameter: str) -> None:
+    """Check the name of a taught route; `taken` are the names of models and their routes.
+
+    Raises:
+        UsageError: it is no name of a route, or another route's, or that of one side of a search.
+    """
+    try:
+        EXPERT.check("route", name)
+        check_route_names([name], ["others"])
+    except ValueError as error:
+        raise UsageError(f"`{parameter}`: {error}") from None
+    if name in SIDES:  # two such routes in a model would be taken for the queries and documents of one search
+        raise UsageError(
+            f"`{parameter}`: {name!r} is what models call one side of a search; choose another name"
+        )
+    if name.casefold() in {each.casefold() for each in taken}:  # the server does not look at case
+        raise UsageError(f"`{parameter}`: the model has a route {name!r} already, or is called so")
 
 
 class Profile:

@@ -18,7 +18,14 @@ from sentence_experts.retrieval.matching import trace_paper
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState, TaughtEntry
+from sentence_experts.retrieval.taught import (
+    DEFAULT,
+    Mark,
+    Profile,
+    ProfileState,
+    TaughtEntry,
+    check_taught_name,
+)
 from sentence_experts.retrieval.teaching import Examples, fit_head, number_groups
 from sentence_experts.storage import sha256_text
 
@@ -158,8 +165,7 @@ def add_taught_route(
     on_base = not entry.on and bool(encoder.routes)  # it was taught on a model without routes
 
     def make(grown: Any) -> ExpertEncoder:
-        if name in encoder.routes:
-            raise UsageError(f"`name`: the model has a route {name!r} already")
+        check_taught_name(name, set(encoder.routes), "name")
         if on_base:
             width = encoder.dimension
             grown = with_heads(grown, {name: (np.eye(width), np.zeros(width))})

@@ -18,6 +18,7 @@ QUERY_ROUTES = (
     ("s2p_query", DOCUMENT),
     ("s2s_query", DOCUMENT),
 )
+SIDES = frozenset(side for pair in QUERY_ROUTES for side in pair)
 # Where a model has one of these, none of its queries goes with documents that have no prompt.
 DOCUMENT_ROUTES = (DOCUMENT, "passage", "corpus", "search_document", "retrieval_document")
 # Types with a query and a document side; the other types have one.
