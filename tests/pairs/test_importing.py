@@ -266,14 +266,34 @@ def test_a_table_without_pairs_is_refused(changed: dict, message: str) -> None:
         import_pairs(questions().head(0))
 
 
+def test_pairs_without_negatives_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        {"anchor": f"{split} query {query}", "positive": f"{split} document {document}", "split": split}
+        for split in ("train", "validation", "test")
+        for query in range(6)
+        for document in {query, query + 1, query + 2, query // 2, 7}  # many of 8 documents
+    ]
+    pairs = import_pairs(rows)
+    counts = pairs.manifest["imported"]["not_matched"]["all"]
+    given = sum(row["split"] == "test" for row in rows)
+    left = given - counts["test"]["left_out"]
+    assert pairs.manifest["domains"]["all"]["test"]["positives"] == left < given
+    assert f"too few unlinked pairs can be made of the works of the linked pairs: all (validation)" in caplog.text
+
+
 def test_columns_may_change_places_with_their_ids() -> None:
     rows = [
         {"anchor": f"a {n}", "positive": f"p {n}", "anchor_id": f"A{n}", "positive_id": f"P{n}"}
         for n in range(20)
     ]
-    frame = import_pairs(rows, anchor="positive", positive="anchor").to_pandas()
-    for end in ("anchor", "positive"):
-        assert (frame[f"{end}_id"].str.lower().str[0] == frame[end].str[0]).all()
+    for anchor, positive in (("positive", "anchor"), ("Positive", "ANCHOR")):
+        frame = import_pairs(rows, anchor=anchor, positive=positive).to_pandas()
+        for end in ("anchor", "positive"):
+            assert (frame[f"{end}_id"].str.lower().str[0] == frame[end].str[0]).all()
+    rows = [{"query": f"q {n}", "positive": f"p {n}", "positive_id": f"P{n}"} for n in range(20)]
+    frame = import_pairs(rows, anchor="positive", positive="query").to_pandas()
+    assert (frame["anchor_id"].str.lower().str[0] == "p").all()
+    assert not frame["positive_id"].str.startswith("P").any()
     with pytest.raises(UsageError, match="`anchor` and `positive` are one column, 'positive'"):
         import_pairs(rows, anchor="positive")
 

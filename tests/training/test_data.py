@@ -230,3 +230,18 @@ def test_a_loss_that_takes_no_negatives_says_so(
     caplog.clear()
     TrainingSet.of(without, find_routes(without, config, load(experts_model)), config)
     assert "negatives" not in caplog.text
+
+
+def test_a_negative_that_is_the_text_of_several_ids_is_none_of_their_positives() -> None:
+    rows = [
+        {"anchor": "q1", "positive": "T.", "anchor_id": "1", "positive_id": "X"},
+        {"anchor": "q2", "positive": "t", "anchor_id": "2", "positive_id": "Y"},
+        {"anchor": "q3", "positive": "U", "negative": "T", "anchor_id": "3", "positive_id": "Z"},
+    ]
+    part = LinkedPairs(Pairs.of(rows))
+    pairs = part.training_pairs(part.routes)
+    of_negative = pairs["negative_key"].to_pylist()[2]
+    links = part.links(pairs).to_pylist()
+    linked = {frozenset(row.values()) for row in links}
+    assert {frozenset({"1", of_negative}), frozenset({"2", of_negative})} <= linked
+    assert {frozenset(ends) for ends in zip(*(pairs[f"{end}_key"].to_pylist() for end in COLUMNS[:2]))} == linked

@@ -138,6 +138,18 @@ def test_a_changed_mesh_file_is_another_one(minilm: str, tmp_path: Path) -> None
         se.fit(minilm, rows, out=tmp_path / "model", **settings)
 
 
+def test_headings_count_without_their_stars_and_qualifiers(tmp_path: Path) -> None:
+    mesh = ["*Asthma/drug therapy", "Asthma", "Asthma/*genetics", "*Lupus/drug therapy", "Lupus"] * 2
+    records = [
+        f"PMID- {number}\nTI  - Study {number} of {names}\nAB  - Text {number}.\nMH  - {names}\nMH  - Humans\n"
+        for number, names in enumerate(mesh, start=1)
+    ]
+    (tmp_path / "pubmed.nbib").write_text("\n".join(records))
+    corpus = se.import_corpus(tmp_path / "pubmed.nbib")
+    labels = LabelledTexts.read(corpus, FitConfig(by=["mesh"])).labels["mesh"]
+    assert labels.names == ("Asthma", "Humans", "Lupus")
+
+
 def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResult) -> None:
     texts = ["rice word1 survey", "sleep word2 model"]
     grown = se.fit(fitted.model, make_rows(60), by=["kind=topic"], steps=10).model

@@ -110,7 +110,10 @@ def describe_licences(licences: dict[str, int] | None) -> str:
     return ", ".join(f"{name} ({count:,})" for name, count in ordered) or "see the corpus"
 
 
-def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str | None:
+def describe_shortfall(
+    shortfall: Mapping[str, Mapping[str, Mapping[str, int]]],
+    remedy: str = "More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose from",
+) -> str | None:
     """Describe how many negatives are not fully matched, and their substitutes; None if all are matched."""
     sets = {
         f"{domain} ({split})": counts
@@ -133,6 +136,5 @@ def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]])
     taken = "; ".join(f"{totals[kind]:,} {text}" for kind, text in instead.items() if totals[kind])
     return (
         "too few unlinked pairs can be made of the works of the linked pairs: "
-        f"{', '.join(named[:MAX_NAMED])}{more}. Instead, {taken}. More articles, fewer domains or a lower "
-        "`max_eval_per_domain` leave more to choose from"
+        f"{', '.join(named[:MAX_NAMED])}{more}. Instead, {taken}. {remedy}"
     )

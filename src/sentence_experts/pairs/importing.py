@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.config import SPLITS, ImportPairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.hub_datasets import load_hub_dataset, read_released
@@ -105,8 +106,9 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     chosen = {config.anchor: "anchor", config.positive: "positive"}
     if len(chosen) < 2:
         raise UsageError(f"`anchor` and `positive` are one column, {config.anchor!r}: name both")
-    if chosen == {"positive": "anchor", "anchor": "positive"}:  # with their ids
-        chosen |= {"positive_id": "anchor_id", "anchor_id": "positive_id"}
+    for column, end in [*chosen.items()]:
+        if (other := column.strip().lower()) in ("anchor", "positive") and other != end:
+            chosen[f"{other}_id"] = f"{end}_id"  # the id goes with the text
     given = read_released(source, config.subset)
     if not given:
         given = {name: read_tables(load_hub_dataset(source, config.subset), name, chosen)}
@@ -272,7 +274,9 @@ def _split_pairs(
         assignment = _assign(pairs, known, whole["label"].to_numpy(), config, rng)
     else:
         assignment = _keep_sets(known, split[whole["row"].to_numpy()])
-    tables = _add_negatives(whole, pairs, known, assignment, config, rng)
+    tables, shortfall = _add_negatives(whole, pairs, known, assignment, config, rng)
+    if short := describe_shortfall(shortfall, "Rows of label 0 tell which texts are unlinked"):
+        logger.warning(short)
     # A stated negative of a training pair belongs to its row, and is not a row itself.
     of_rows, of_negatives = np.split(assignment.pairs, [table.num_rows])
     trained = np.flatnonzero(of_rows == TRAIN)
@@ -298,6 +302,7 @@ def _split_pairs(
     made = {
         "split": "text" if split is None else "given",
         "left_out": left_out,
+        "not_matched": shortfall,
         "test_texts_seen_in_training": seen,
         "simulated": sum(each.removeprefix("doi:").startswith(SIMULATED_DOI) for each in known.ids),
     }
@@ -349,9 +354,10 @@ def _assign(
 def _add_negatives(
     whole: pa.Table, pairs: PairArrays, known: _Texts, assignment: Assignment, config: ImportPairsConfig,
     rng: np.random.Generator,
-) -> dict[str, pa.Table]:  # fmt: skip
+) -> tuple[dict[str, pa.Table], dict[str, dict[str, dict[str, int]]]]:  # fmt: skip
     """Make the tables of validation and test: a domain of a set that states no negative gets as many as
-    linked pairs, and pairs for which there is none are left out."""
+    linked pairs, and pairs for which there is none are left out. Also return how many negatives are not fully
+    matched (`DrawnNegatives.shortfall`)."""
     labels = whole["label"].to_numpy()
     lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
     # A pair counts once, however many negatives its rows state.
@@ -369,7 +375,7 @@ def _add_negatives(
         linked = whole.take(rows).drop_columns(["row"])
         negatives = _make_rows(drawn.negatives[number], known).select(linked.column_names)
         tables[SPLITS[number]] = pa.concat_tables([linked, negatives.cast(linked.schema)]).combine_chunks()
-    return tables
+    return tables, drawn.shortfall
 
 
 def _make_rows(negatives: PairArrays, known: _Texts) -> pa.Table:

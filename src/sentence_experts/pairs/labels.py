@@ -37,9 +37,9 @@ MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
 SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
-_MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
+_MISSING = {"na", "n/a", "nan", "null", "none", "-", ".", "?", "inf", "-inf"}  # cells without a number
 _CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
-_TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
+_SECTION = re.compile(r"[1-9]\d*(\.\d+)?|0\.\d+")  # or a version
 _WHOLE = re.compile(r"\.0*$")
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
@@ -231,7 +231,7 @@ def read_labels(
     elif listed:
         labels = [[_format_cell(value) for value in each] for each in values]
     else:
-        known = values if kinds["numbers"] else _as_numbers(values)
+        known = values if kinds["numbers"] else _as_numbers(values, named)
         labels = values if known is None else _put_in_bins(known, bins, named)
         if known is None and single and all(map(_DECIMAL_COMMA.fullmatch, single)):
             logger.warning(f"{named}: numbers with a comma ({single[0]}) are labels; write a decimal point")
@@ -317,7 +317,7 @@ def _find_tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
     return [name] if TREE_NUMBER.fullmatch(name) else tree.numbers_of(descriptor_of(name))
 
 
-def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
+def _as_numbers(values: list[list[str]], named: str) -> list[list[float]] | None:
     """Return texts that are all numbers, as CSV writes them, or missing; None of others, such as "003", or
     "1.1" beside "1.10"."""
     known = [[value for value in each if value.lower() not in _MISSING] for each in values]
@@ -329,9 +329,10 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
     exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
     written = {value for each in known for value in each}
     merges = len({_WHOLE.sub("", value) for value in written}) > len({*flat})
-    is_code = any(_CODE.fullmatch(value) for value in written) or (
-        merges and all(map(_TWO_NUMBERS.fullmatch, written))
-    )
+    if merges and all(map(_SECTION.fullmatch, written)):
+        logger.info(f"{named}: texts, not numbers, as 1.1 and 1.10 would be one number")
+        return None
+    is_code = any(_CODE.fullmatch(value) for value in written)
     return numbers if flat and exact and not is_code else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,8 @@ class LinkedPairs:
 
     def links(self, pairs: pa.Table) -> pa.Table:
         """Return the keys of papers that are linked, columns `left_id` and `right_id`."""
-        return self.pairs.known_links()
+        links = self.pairs.known_links()
+        return pa.table({name: self._key(links[name]) for name in LINKS_SCHEMA.names})
 
     @property
     def unit(self) -> str | None:
@@ -117,8 +119,31 @@ class LinkedPairs:
         negatives = table[NEGATIVE] if NEGATIVE in table.column_names else pa.nulls(len(names), pa.string())
         return _with_keys(
             [names, names, table["anchor"], table["positive"], negatives],
-            *(table[name].cast(pa.string()) for name in ("anchor_id", "positive_id")),
+            *(self._key(table[name]) for name in ("anchor_id", "positive_id")),
         )
+
+    def _key(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return ids as keys: of several ids of one text the first, as a negative is known by its text."""
+        ids, (others, firsts) = ids.cast(pa.string()), self._repeated
+        return pc.coalesce(firsts.take(pc.index_in(ids, value_set=others)), ids)
+
+    @cached_property
+    def _repeated(self) -> tuple[pa.Array, pa.Array]:
+        """Ids of training texts that have another id before them, and that one, if the pairs have negatives."""
+        table = self.pairs.split("train")
+        if NEGATIVE not in table.column_names or table[NEGATIVE].null_count == table.num_rows:
+            return pa.array([], pa.string()), pa.array([], pa.string())
+        ends = [table.select([end, f"{end}_id"]).rename_columns(["text", "id"]) for end in COLUMNS[:2]]
+        known = pa.concat_tables(ends)
+        known = known.set_column(0, "text", fold_texts(known["text"]))
+        known = known.set_column(1, "id", known["id"].cast(pa.string()))
+        once = known.group_by("id", use_threads=False).aggregate([("text", "first")])
+        first = once.group_by("text_first", use_threads=False).aggregate([("id", "first")])
+        texts = first["text_first"].combine_chunks()
+        firsts = first["id_first"].take(pc.index_in(once["text_first"], value_set=texts)).combine_chunks()
+        others = once["id"].combine_chunks()
+        is_other = pc.not_equal(others, firsts)
+        return others.filter(is_other), firsts.filter(is_other)
 
     def validation_pairs(self, route: TrainedRoute) -> list[pa.Table]:
         """Return the validation pairs of a domain."""

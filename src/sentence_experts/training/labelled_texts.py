@@ -21,6 +21,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.names import check_route_names
 from sentence_experts.pairs.config import UNSEEN
+from sentence_experts.pairs.domains import descriptor_of
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
 from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_rows
 from sentence_experts.training.config import FitConfig
@@ -80,6 +81,8 @@ class LabelledTexts:
                     f"column {each.column!r} is text and label: its labels can be read in the texts"
                 )
             values, is_corpus = cells[each.column], _is_corpus(table)  # corpora have "Mouse" and "mouse"
+            if is_corpus and each.column == "mesh":  # a qualifier or star makes no other heading
+                values = [[descriptor_of(heading) for heading in headings or ()] for headings in values]
             labels[each.route] = read_labels(values, each, config.separator, config.bins, tree, is_corpus)
         written = np.array([bool(text) for text in texts])
         labelled = np.any([each.labelled for each in labels.values()], axis=0)
