@@ -521,6 +521,25 @@ def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> 
     ]
 
 
+def test_unlike_titles_of_one_doi_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    titles = [
+        "Rice roots in drought",
+        "Sleep apnoea and caffeine",
+        "Volcano ash",
+        "Rice roots in drought: a review of the fields",
+    ]
+    text = "".join(f"TY  - JOUR\nTI  - {title}\nDO  - 10.1183/congress-2019\nER  - \n" for title in titles)
+    corpus = imported(tmp_path, "x.ris", text)
+    one(corpus)
+    assert (
+        "records (2) have the identifier of a record with another title, such as doi:10.1183/congress"
+        in caplog.text
+    )
+    caplog.clear()
+    imported(tmp_path, "y.ris", "".join(text.split("ER  - \n")[0] + "ER  - \n" for _ in range(2)))
+    assert "another title" not in caplog.text
+
+
 def test_unreadable_exports_are_reported(tmp_path: Path) -> None:
     (tmp_path / "latin.ris").write_bytes(RIS.replace("Roots", "Würzeln").encode("latin-1"))
     with pytest.raises(InputError, match=r"encoding: not UTF-8.*save it as UTF-8"):

@@ -384,6 +384,70 @@ def test_several_ids_in_a_cell_are_set_aside(caplog: pytest.LogCaptureFixture) -
     assert "set aside are 3 rows, the first row 3: several works in one cell (10.1234/b;" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "10.1234/2, 10.1234/3",
+        "10.1234/2,10.1234/3",
+        "10.1234/2 10.1234/3",
+        "['2', '3']",
+        "[2, 3]",
+        "['10.1234/2']",
+        "2, 3",
+        "2 3",
+        "35,227,408",
+        "PMID:1, PMID:2",
+        "smith2001, jones2002",
+        "10.1234/2\n10.1234/3",
+    ],
+)
+def test_a_list_in_a_cell_is_set_aside(cell: str, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": str(n), "title": f"Rice {n}", "doi": f"10.1234/{n}"} for n in range(4)]
+    for ends in ({"citing": "0", "cited": cell}, {"citing": cell, "cited": "0"}):
+        caplog.clear()
+        corpus = import_corpus(papers=rows, citations=[ends, {"citing": "0", "cited": "1"}])
+        assert links(corpus) == [("doi:10.1234/0", "doi:10.1234/1")]
+        assert "set aside are 1 rows, the first row 1: several works in one cell" in caplog.text
+
+
+@pytest.mark.parametrize("own", ["Smith, 2001", "[12]", "a b", "Müller 2001", "vol. 1", "x(1,2)"])
+def test_an_id_may_hold_separators(own: str) -> None:
+    rows = [{"id": own, "title": "Rice"}, {"id": "other", "title": "Iron"}]
+    assert links(import_corpus(papers=rows, citations=[{"citing": "other", "cited": own}])) == [
+        ("other", own)
+    ]
+
+
+@pytest.mark.parametrize("word", ["None", "-", ".", "?", "n.a.", "unknown", "N A"])
+def test_words_for_no_work_are_none(word: str) -> None:
+    rows = [{"id": str(n), "title": f"Rice {n}"} for n in range(4)]
+    citations = [
+        {"citing": word, "cited": "1"},
+        {"citing": "1", "cited": word},
+        {"citing": "2", "cited": "3"},
+    ]
+    assert links(import_corpus(papers=rows, citations=citations)) == [("2", "3")]
+
+
+def test_numbers_of_volumes_are_whole(tmp_path: Path) -> None:
+    rows = {
+        "id": ["a", "b"],
+        "title": ["Rice", "Iron"],
+        "volume": [12, None],
+        "issue": [3, None],
+        "pages": [101, None],
+    }
+    pd.DataFrame(rows).to_csv(tmp_path / "papers.csv", index=False)
+    paper, _ = papers(import_corpus(papers=tmp_path / "papers.csv"))
+    assert (paper["volume"], paper["issue"], paper["pages"]) == ("12", "3", "101")
+
+
+def test_a_doi_of_several_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    (paper,) = papers(import_corpus(papers=[{"id": "a", "title": "Rice", "doi": "10.1234/a, 10.1234/b"}]))
+    assert paper["doi"] == "10.1234/a"
+    assert "unreadable-doi 1" in caplog.text
+
+
 def test_a_paper_id_beside_an_id_is_read_for_identifiers(caplog: pytest.LogCaptureFixture) -> None:
     rows = [{"id": str(n), "paper_id": f"doi:10.1234/{n}", "title": f"Rice {n}"} for n in (1, 2)]
     corpus = import_corpus(papers=rows, citations=[{"citing": "1", "cited": "10.1234/2"}])

@@ -278,7 +278,9 @@ def test_pairs_without_negatives_are_told(caplog: pytest.LogCaptureFixture) -> N
     given = sum(row["split"] == "test" for row in rows)
     left = given - counts["test"]["left_out"]
     assert pairs.manifest["domains"]["all"]["test"]["positives"] == left < given
-    assert f"too few unlinked pairs can be made of the works of the linked pairs: all (validation)" in caplog.text
+    assert (
+        "too few unlinked pairs can be made of the works of the linked pairs: all (validation)" in caplog.text
+    )
 
 
 def test_columns_may_change_places_with_their_ids() -> None:

@@ -66,6 +66,38 @@ def test_marks_since_a_route_was_taught_stay_with_it(profile: Profile) -> None:
     assert profile.read().marks == marks, "these were the present ones"
 
 
+def test_a_route_that_is_taught_again_keeps_its_sample(profile: Profile) -> None:
+    sample = Sample(papers=("a",), before=(), others=("b", "c"))
+    with profile.changing() as state:
+        state.put("review", ENTRY)
+        state.begin("review")
+        state.sample = sample
+    with profile.changing() as state:
+        state.begin()
+    with profile.changing() as state:
+        state.put("review", ENTRY.model_copy(update={"unit": "abstract"}))
+        state.begin("review")
+    assert profile.read().sample == sample
+
+
+def test_undoing_a_change_of_routes_keeps_the_samples(profile: Profile) -> None:
+    samples = [
+        Sample(papers=papers, before=(), rest="00" * 8 * rest)
+        for papers, rest in ((("a",), 3), (("b", "c"), 5))
+    ]
+    with profile.changing() as state:
+        state.routes = {
+            name: ENTRY.model_copy(update={"sample": sample})
+            for name, sample in zip(("one", "two"), samples, strict=True)
+        }
+        state.begin("one")
+    with profile.changing() as state:
+        state.begin("two")
+    with profile.changing(undoes=False) as state:
+        state.step_back()
+    assert profile.read().sample == samples[0]
+
+
 def test_a_renamed_route_stays_in_its_place(profile: Profile) -> None:
     with profile.changing() as state:
         state.routes = dict.fromkeys(map(str, range(MAX_ROUTES)), ENTRY)

@@ -387,6 +387,48 @@ def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     assert client.post("/search", json={"query": "rice", "routes": ["m:mine"]}).status_code == 200
 
 
+def test_a_route_stays_on_what_it_began_as(library: Path, experts: SentenceTransformer) -> None:
+    app = sentence_experts.create_app({"m": experts}, corpus=library, watch=False, base=False)
+    with TestClient(app, base_url="http://localhost") as client:
+        client.headers["X-Profile"] = "places"
+        routes = [each["name"] for each in client.get("/search/corpus").json()["routes"]]
+        post(client, "/marks", marks())
+        post(client, "", {"on": routes[1], "name": "mine"})
+        lists = [
+            [each["paper_id"] for each in post(client, "/screen", on)["papers"]]
+            for on in ({}, {"on": routes[1]})
+        ]
+        assert lists[0] == lists[1]
+        post(client, "/begin")
+        post(client, "/begin", {"name": "mine"})
+        post(client, "/marks", marks(12))
+        assert post(client, "")["routes"][0]["on"] == routes[1].partition(":")[2]
+
+
+def test_a_table_that_teaches_the_present_route_brings_its_marks(
+    client: TestClient, library: Path, plain: SentenceTransformer
+) -> None:
+    post(client, "/marks", marks())
+    name = post(client, "")["name"]
+    rows = [{"paper": each["paper"], "similar": each["similar"]} for each in marks(14)["marks"]]
+    profile = client.headers["X-Profile"]
+    sentence_experts.teach(plain, library, rows, name=name, profile=profile)
+    found = client.get("/search/taught").json()
+    assert len(found["marks"]) == found["routes"][0]["marks"] == 14
+    assert len(post(client, "/undo")["marks"]) == 10
+
+
+def test_an_export_that_names_cited_works_is_no_list(client: TestClient) -> None:
+    one, other = (each["doi"] for each in searched_papers()[:2])
+    for text in (
+        f"FN Clarivate\nVR 1.0\nPT J\nCR A, DOI {other}\nDI {one}\nER\n",
+        f"PT\tAU\tCR\tDI\nJ\tA\t{other}\t{one}",
+    ):
+        answer = client.post("/search/taught/list", json={"text": text})
+        assert answer.status_code == 422
+        assert "export them as RIS" in answer.text
+
+
 def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient) -> None:
     for name, count in (("ann", 6), ("bob", 8)):
         post(client, "/marks", marks(count), **{"X-Profile": name})

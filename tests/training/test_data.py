@@ -244,4 +244,5 @@ def test_a_negative_that_is_the_text_of_several_ids_is_none_of_their_positives()
     links = part.links(pairs).to_pylist()
     linked = {frozenset(row.values()) for row in links}
     assert {frozenset({"1", of_negative}), frozenset({"2", of_negative})} <= linked
-    assert {frozenset(ends) for ends in zip(*(pairs[f"{end}_key"].to_pylist() for end in COLUMNS[:2]))} == linked
+    keys = zip(*(pairs[f"{end}_key"].to_pylist() for end in COLUMNS[:2]), strict=True)
+    assert {frozenset(ends) for ends in keys} == linked

@@ -141,7 +141,7 @@ def test_a_changed_mesh_file_is_another_one(minilm: str, tmp_path: Path) -> None
 def test_headings_count_without_their_stars_and_qualifiers(tmp_path: Path) -> None:
     mesh = ["*Asthma/drug therapy", "Asthma", "Asthma/*genetics", "*Lupus/drug therapy", "Lupus"] * 2
     records = [
-        f"PMID- {number}\nTI  - Study {number} of {names}\nAB  - Text {number}.\nMH  - {names}\nMH  - Humans\n"
+        f"PMID- {number}\nTI  - Study {number}\nAB  - Text {number}.\nMH  - {names}\nMH  - Humans\n"
         for number, names in enumerate(mesh, start=1)
     ]
     (tmp_path / "pubmed.nbib").write_text("\n".join(records))

@@ -423,9 +423,9 @@ def following(path: Path) -> Path:
 def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     """Return a table whose columns have the schema's names for them, as "title" for "Title"."""
     there = [*table.column_names]
-    times = Counter(map(str.lower, there))
+    times = Counter(name.strip().lower() for name in there)
     for place, name in enumerate(there):
-        folded = name.lower()
+        folded = name.strip().lower()
         if folded in there or folded not in (*schema.names, "domain"):
             continue
         if times[folded] > 1:

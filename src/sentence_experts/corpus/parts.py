@@ -138,9 +138,11 @@ def _clean_place(text: str | None) -> str | None:
     text = _DASHES.sub("-", text or "").strip()
     first, _, last = text.partition("-")
     text = first if first == last else text
+    text = text[:-2] if _WHOLE.fullmatch(text) else text
     return None if text.lower() in _NO_VALUES else text or None
 
 
+_WHOLE = re.compile(r"\d+\.0")  # as pandas writes the numbers of a column with empty cells
 _DASHES = re.compile(r"\s*[-‐‑–—−]+\s*")
 _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
     "abstract": clean_abstract, "authors": clean_authors,

@@ -301,6 +301,19 @@ _STATED_BY = """(
         OR '{1}' || {0} NOT IN (SELECT key FROM works WHERE key IS NOT NULL))"""
 
 
+# A record with the identifier of a work with an unlike title, and how many there are; a translation is one.
+OTHER_TITLES = f"""
+    WITH titled AS (
+        SELECT w.key, w.place, p.title, w.spot FROM valid_papers p
+        JOIN (SELECT * FROM works WHERE key IN (SELECT key FROM works WHERE place > 1)) w USING (spot)
+        WHERE regexp_matches(key, '^({"|".join(PREFIX.values())})') AND p.title IS NOT NULL
+    )
+    SELECT b.key, a.title, b.title, count(*) OVER () FROM titled a JOIN titled b ON b.key = a.key
+    WHERE a.place = 1 AND b.place > 1 AND {_FAR.format(0.6)}
+        AND NOT starts_with(lower(a.title), lower(b.title))
+        AND NOT starts_with(lower(b.title), lower(a.title))
+    ORDER BY b.key, b.spot LIMIT 1"""
+
 # A record without a member only completes others, as an abstract apart from its paper does.
 SAME_WORK = "the same work as "
 DUPLICATES = f"""

@@ -189,6 +189,12 @@ def resolving(
             database.execute(statement)
         for found in database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
             _report_shared_id(*found)
+        for key, title, other, number in database.execute(records_sql.OTHER_TITLES).fetchall():
+            logger.warning(
+                f"records ({number:,}) have the identifier of a record with another title, such as {key}, "
+                f"{title[:_SHOWN]!r} and {other[:_SHOWN]!r}: they are taken for one paper; if they are "
+                "several, as chapters of a book or abstracts of a meeting, remove it from them"
+            )
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)
         size = sum(map(_count_unpacked_bytes, parts.paths()))

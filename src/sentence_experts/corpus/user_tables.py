@@ -68,6 +68,13 @@ _COLUMNS = {
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
+# What stands between ids in a cell, and what else than identifiers is an id there: "Smith, 2001" is one.
+_BETWEEN_IDS = (
+    (_LIST_SEPARATOR, re.compile(r"[\w.:-]{1,40}")),
+    (re.compile(r"\s*,\s*"), re.compile(r"(?=\D*\d)[\w.:-]{1,40}")),
+    (re.compile(r"\s+"), None),
+)
+_NO_WORK = re.compile(r"\W*|none|unknown|nil|missing|n\W?a\W?", re.IGNORECASE)
 # "[No author name available]" is a text.
 _BROKEN_ARRAY = re.compile(r"""\[\s*["'“‘{\[].*\]|\[[^][]*[;|][^][]*\]|\[.*\b10\.\d+/.*\]""", re.DOTALL)
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
@@ -243,7 +250,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     fields["kind"] = kind_named(fields["kind"])
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
-    if stated and doi is None:
+    if stated and (doi is None or _are_several(stated, Identifiers(doi=doi))):
         part.rejections.append(_reject_value(table, number, "doi", f"the paper {own[:SHOWN]}", stated))
     if stated_year and year is None:  # such as "in press"
         part.rejections.append(_reject_value(table, number, "year", f"the paper {own[:SHOWN]}", stated_year))
@@ -286,15 +293,16 @@ def _is_identifier(kind: str, value: str) -> bool:
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
-    citing, cited = _clean_identifier(row.get("citing")), _clean_identifier(row.get("cited"))
+    citing, cited = (_read_end(row.get(end)) for end in ("citing", "cited"))
     title = _clean_text(row.get("cited_title"))
     if not citing:
         raise BadRowError("no citing paper")
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
     names = parse_identifier(cited) if cited else Identifiers()
-    if cited and _are_several(cited, names):
-        raise BadRowError(f"several works in one cell ({cited[:SHOWN]}): give a row for each")
+    for cell, found in ((citing, parse_identifier(citing)), (cited, names)):
+        if cell and _are_several(cell, found):
+            raise BadRowError(f"several works in one cell ({cell[:SHOWN]}): give a row for each")
     stated_year = _clean_text(row.get("cited_year"))
     year = year_in(stated_year)
     if stated_year and year is None:
@@ -304,12 +312,26 @@ def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
     part.add_citation(citing, parse_identifier(citing).name(), number, citation)
 
 
+def _read_end(value: Any) -> str | None:
+    """Return the id of an end of a citation; None for signs and words that stand for none."""
+    text = _clean_identifier(value)
+    return None if text is None or _NO_WORK.fullmatch(text) else text
+
+
 def _are_several(cell: str, names: Identifiers) -> bool:
-    """Return whether a cell holds several ids, as of a list; a DOI may hold a ";" itself."""
-    parts = [part for part in _LIST_SEPARATOR.split(cell) if part]
-    if len(parts) < 2 or (names.doi and _LIST_SEPARATOR.search(names.doi)):
-        return False
-    return all(parse_identifier(part).name() or re.fullmatch(r"[\w.:-]{1,40}", part) for part in parts)
+    """Return whether a cell holds several ids, as of a list; a DOI may hold a ";" or "," itself."""
+    listed = parse_list(cell) or []
+    if len(listed) > 1 or any(isinstance(each, str) for each in listed):
+        return True
+    for separator, word in _BETWEEN_IDS:
+        parts = [part for part in separator.split(cell) if part]
+        if len(parts) < 2 or (names.doi and separator.search(names.doi)):
+            continue
+        if all(part.isdecimal() for part in parts) or all(
+            parse_identifier(part).name() or (word and word.fullmatch(part)) for part in parts
+        ):
+            return True
+    return False
 
 
 def _clean_text(value: Any) -> str | None:

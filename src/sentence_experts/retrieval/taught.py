@@ -161,15 +161,19 @@ class ProfileState(BaseModel):
 
     def begin(self, name: str | None = None) -> None:
         """Go on with the marks of a route, or with none."""
-        if self.name in self.routes:
-            left, marks = self.routes[self.name], tuple(self.marks.values())
-            draft = None if marks == left.marks else marks
-            self.routes[self.name] = left.model_copy(update={"draft": draft, "sample": self.sample})
+        self.leave()
         self.name, self.marks, self.sample = name, {}, None
         if name is not None:
             entry = self.entry(name)
             marks = entry.marks if entry.draft is None else entry.draft
             self.marks, self.sample = {each.key: each for each in marks}, entry.sample
+
+    def leave(self) -> None:
+        """Keep the present marks and sample with their route, if it was taught."""
+        if self.name in self.routes:
+            left, marks = self.routes[self.name], tuple(self.marks.values())
+            draft = None if marks == left.marks else marks
+            self.routes[self.name] = left.model_copy(update={"draft": draft, "sample": self.sample})
 
     def entry(self, name: str) -> TaughtEntry:
         """Return a route by its name."""
@@ -181,7 +185,9 @@ class ProfileState(BaseModel):
     def put(self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset()) -> None:
         """Keep a route under a name that no other one has; `taken` are those of models and their routes."""
         check_taught_name(name, taken, "name")
-        self.routes.pop(name, None)  # so that the last one is the one that was taught last
+        before = self.routes.pop(name, None)  # so that the last one is the one that was taught last
+        if before and entry.sample is None:
+            entry = entry.model_copy(update={"sample": before.sample})
         self.routes[name] = entry
         if len(self.routes) > MAX_ROUTES:
             raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")
@@ -316,7 +322,12 @@ def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     parts: dict[str, Any] = {"name": old.name, "places": {}}
     if new.sample != old.sample:
         # The list is long, and each new draw would leave one; a paper whose id changed is no draw.
-        is_drawn = new.sample and old.sample and len(new.sample.rest or "") != len(old.sample.rest or "")
+        is_drawn = (
+            new.name == old.name
+            and new.sample
+            and old.sample
+            and len(new.sample.rest or "") != len(old.sample.rest or "")
+        )
         unkept = {"rest"} if is_drawn else None
         parts["sample"] = old.sample and old.sample.model_dump(mode="json", exclude=unkept)
     for part in ("marks", "routes"):

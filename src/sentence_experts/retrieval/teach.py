@@ -171,7 +171,10 @@ def teach(
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
         taken = {searcher.encoder.name, *searcher.encoder.routes}
-        state.put(config.name, result.entry(searcher, on, marks), taken)
+        entry = result.entry(searcher, on, marks)
+        state.put(config.name, entry, taken)
+        if state.name == config.name:
+            state.marks = {each.key: each for each in entry.marks}
     return result
 
 

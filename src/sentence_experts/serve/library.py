@@ -21,7 +21,7 @@ from sentence_experts.models.sources import base_at_hand, source_name
 from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import Blend
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileState
+from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileState, TaughtEntry
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
@@ -181,6 +181,11 @@ class Library:
     def source_of(self, model: str) -> str | None:
         """Return the name that the model under a taught route was opened by; None for a folder."""
         return self._models.source(self._model_of(model))
+
+    def view_of(self, entry: TaughtEntry) -> CorpusView | None:
+        """Return the route of a model that a taught route began as; None if it is not served."""
+        model = self._model_of(entry.model)
+        return self.views.get(f"{model}:{entry.on}" if entry.on else model)
 
     def _model_of(self, name: str) -> str:
         return name if name in self._searchers else next(iter(self._searchers))

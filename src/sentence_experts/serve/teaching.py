@@ -73,14 +73,16 @@ class TeachRequest(Schema):
     name: Name | None = Field(
         None, description="Name of the route. Default: that of the last one, or a new one"
     )
-    on: str | None = Field(None, description="NAME:ROUTE that it begins as. Default: the first one")
+    on: str | None = Field(
+        None, description="NAME:ROUTE that it begins as. Default: as before, of a new one the first"
+    )
 
 
 class ScreenRequest(Schema):
     """A request for papers to read, by the marks."""
 
     on: str | None = Field(
-        None, description="NAME:ROUTE whose vectors they are ordered by. Default: the first"
+        None, description="NAME:ROUTE whose vectors they are ordered by. Default: as the marks were taught"
     )
     draw: Annotated[int, Field(ge=0, le=10_000)] = Field(
         0, description="Unread papers to draw at random: once all are read, they tell how many are left"
@@ -211,7 +213,7 @@ async def begin(request: Request) -> Response:
 async def teach(request: Request) -> Response:
     """Teach a route by the marks: it is searched by its name at once; `taught` is the name in requests."""
     body = await read(request, TeachRequest)
-    view = await _view(request, body.on)
+    view = await _view(request, body.on, body.name)
 
     def change(state: ProfileState) -> Told:
         marks = latest_marks(view.searcher.papers, [*state.marks.values()])
@@ -219,6 +221,8 @@ async def teach(request: Request) -> Response:
         result = learn(view.searcher, view.blend.main, marks, name)
         entry = result.entry(view.searcher, view.blend.main, marks)
         state.put(name, entry, _taken(request))
+        if name != state.name:
+            state.leave()
         state.name = name
         return {"taught": f"{view.served.name}:{name}"}
 
@@ -265,11 +269,15 @@ async def undo(request: Request) -> Response:
     return await _changed(request, ProfileState.step_back, undoes=False)
 
 
-async def _view(request: Request, on: str | None) -> CorpusView:
-    """Return the route of a model that a request names, else the first one."""
+async def _view(request: Request, on: str | None, name: str | None = None) -> CorpusView:
+    """Return the route of a model that a request names, else that which the taught route `name`, or the one
+    of the present marks, began as, else the first one."""
     library: Library = request.app.state.library
     if on is None:
-        return next(iter(library.views.values()))
+        with library.refusing():
+            state = await asyncio.to_thread(library.profile(profile_of(request)).read)
+        entry = state.routes.get(name or state.name or "")
+        return (entry and library.view_of(entry)) or next(iter(library.views.values()))
     view = await asyncio.to_thread(library.find_one, on, "on", profile_of(request))
     if view.name not in library.views:
         raise RequestError(422, "name one route of a model", "on")

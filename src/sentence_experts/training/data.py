@@ -129,7 +129,7 @@ class LinkedPairs:
 
     @cached_property
     def _repeated(self) -> tuple[pa.Array, pa.Array]:
-        """Ids of training texts that have another id before them, and that one, if the pairs have negatives."""
+        """Ids of texts that have another id before them, and that one, if the pairs have negatives."""
         table = self.pairs.split("train")
         if NEGATIVE not in table.column_names or table[NEGATIVE].null_count == table.num_rows:
             return pa.array([], pa.string()), pa.array([], pa.string())

@@ -43,6 +43,7 @@ from sentence_experts.corpus.paper import (
     kind_of_type,
     name_by_texts,
 )
+from sentence_experts.errors import InputError
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
@@ -225,7 +226,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         unreadable=tuple((each, value.strip()[:SHOWN]) for each, value in odd),
         year=year,
         article_type=named.lower() if named else _TYPES.get(kind.lower(), kind or None),
-        language=_find_language_code(stated.get("language")),
+        language=find_language_code(stated.get("language")),
         retracted=stated.get("retracted", False),
         retracts=tuple(work for work in stated.get("retracts", ()) if work.doi or work.pmid),
         entry=stated.get("entry"),
@@ -297,7 +298,8 @@ def _find_pdf(texts: Iterable[str]) -> str | None:
     return None
 
 
-def _find_language_code(language: str | None) -> str | None:
+def find_language_code(language: str | None) -> str | None:
+    """Return the two letters of a language by its name or code, None of others."""
     low = (language or "").strip().lower().replace("_", "-").partition("-")[0]
     return _LANGUAGES.get(low, low if len(low) == 2 and low.isalpha() else None)
 
@@ -461,8 +463,17 @@ def _split_names(line: str) -> list[str]:
     return [name for name in names if name and any(parse_identifier(name))] or [line]
 
 
+_WEB_OF_SCIENCE = re.compile(r"\ufeff?(?:FN .*\s+VR |PT\tAU\t)")
+
+
 def read_listed_papers(text: str) -> list[Paper]:
-    """Return the papers that a text lists, in a format of `EXPORTS`, or as an id or title per line."""
+    """Return the papers that a text lists, in a format of `EXPORTS`, or as an id or title per line.
+
+    Raises:
+        InputError: it is an export of Web of Science, in whose lines cited works would count too.
+    """
+    if _WEB_OF_SCIENCE.match(text):
+        raise InputError("exports of Web of Science as text are not read: export them as RIS or BibTeX")
     export = next((each for each in EXPORTS.values() if each.begins(text)), None)
     if export is None:
         names = [name for line in map(str.strip, text.splitlines()) if line for name in _split_names(line)]

@@ -200,7 +200,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         language=text("language"),
         retracted=work.get("is_retracted") is True,
         cites_openalex=_read_numbers(work.get("referenced_works"), number),
-        version=iso_day(work.get("updated_date")) or day,
+        version=iso_day(work.get("updated_date")) or day or None,
     )
 
 

@@ -2,7 +2,7 @@
 
 import {fill, find, make, title} from "./dom.js";
 import {facts} from "./lists.js";
-import {mark, markButtons, showMarks} from "./teach.js";
+import {firstOf, mark, markButtons, showMarks} from "./teach.js";
 
 const ALL = {query: null, like: []}; // judged against nothing but each other
 let shown = [];
@@ -17,7 +17,7 @@ function item(paper, n) {
 export function openScreen(page, change) {
   const list = find("screen-list");
   const next = async draw => {
-    const found = await change("/screen", {on: page.first(), draw});
+    const found = await change("/screen", {on: firstOf(page), draw});
     fill(find("screen-said"), found ? `${found.verdict}.` : find("teach-said").textContent);
     if (!found) return;
     shown = found.papers;

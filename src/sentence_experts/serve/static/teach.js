@@ -93,12 +93,15 @@ async function change(path, body, isFirst = false) {
   }
 }
 
+/** The list that a new kind begins as; one that was taught stays on its route. */
+export const firstOf = page => known.routes.some(one => one.name === known.name) ? null : page.first();
+
 export async function teach() {
   if (find("teach-now").disabled) return;
   const started = performance.now();
   say("Teaching…");
   find("teach-now").disabled = true;
-  const answer = await change("", {on: page.first()});
+  const answer = await change("", {on: firstOf(page)});
   showMarks();
   if (!answer) return;
   const pick = document.querySelector(".phone select"); // on a phone, one list is shown
@@ -126,7 +129,7 @@ function details(one, open) {
   const moved = way => papers[way]?.length > 0 && make("ul", {}, papers[way].map(paper =>
     make("li", {}, make("bdi", {}, title(paper)), ` ${number(paper.before)} → ${number(paper.after)}`)));
   return make("details.lesson", {open}, make("summary", {}, make("bdi", {}, one.name), ` · ${count(one.marks, "mark")}`),
-    make("p", {}, verdict), one.missing > 0 && make("p.hint", {}, `${count(one.missing, "marked paper")} not in this library now: what is learned from the others may differ.`),
+    make("p", {}, verdict), one.on && make("p.hint", {}, "Begun as ", make("bdi", {}, one.on), "."), one.missing > 0 && make("p.hint", {}, `${count(one.missing, "marked paper")} not in this library now: what is learned from the others may differ.`),
     make("p", {}, "Words that moved up: ", make("b", {}, words.up?.join(", ") || "none"), "; down: ", make("b", {}, words.down?.join(", ") || "none")),
     make("h3", {}, "Papers that rose, from rank to rank"), moved("up") || "none", make("h3", {}, "Papers that fell"), moved("down") || "none",
     make("form.actions", {onsubmit: event => { event.preventDefault(); acts("/rename", () => ({name: one.name, to: name.value.trim()}))(); }}, name,
