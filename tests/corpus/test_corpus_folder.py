@@ -156,3 +156,12 @@ def test_titles_tell_which_papers_of_a_table_were_retracted() -> None:
         corpus = CorpusFolder.of(table)
         stored = pq.read_table(corpus.papers)
         assert stored["retracted"].to_pylist() == expected
+
+
+def test_citations_in_memory_count_once() -> None:
+    papers = [{"paper_id": each, "title": f"Rice {each}"} for each in "abc"]
+    ends = ["ab", "ab", "aa", "ac", "ba"]
+    rows = [{"citing": citing, "cited": cited} for citing, cited in ends]
+    rows += [{"citing": "a", "cited": None, "cited_title": "Iron"}] * 2
+    found = CorpusFolder.of((papers, rows)).to_pandas("citations")
+    assert found["citing"].str.cat(found["cited"].fillna("-")).tolist() == ["ab", "ac", "ba", "a-", "a-"]

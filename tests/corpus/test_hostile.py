@@ -172,6 +172,17 @@ def _entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
     return entry
 
 
+@pytest.mark.parametrize("cut", [0, 200])  # bytes of the next header
+def test_a_tar_that_is_cut_between_its_members_is_told(tmp_path: Path, cut: int) -> None:
+    whole = _tar(tmp_path / "x.tar", "w").read_bytes()
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        first = archive.getmembers()[1].offset
+    (tmp_path / "x.tar").write_bytes(whole[: first + cut])
+    corpus = import_corpus([tmp_path / "x.tar"], tmp_path / "out", workers=1)
+    assert corpus.manifest["counts"]["papers"] == 1
+    assert "no mark of its end" in corpus.rejected.read_text()
+
+
 @pytest.mark.parametrize("ending", [".tar", ".tar.gz", ".tar.xz", ".tar.bz2", ".tgz"])
 def test_tar_members_that_point_outside_are_refused(tmp_path: Path, ending: str) -> None:
     evil = (

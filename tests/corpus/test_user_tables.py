@@ -392,13 +392,13 @@ def test_several_ids_in_a_cell_are_set_aside(caplog: pytest.LogCaptureFixture) -
         "10.1234/2 10.1234/3",
         "['2', '3']",
         "[2, 3]",
-        "['10.1234/2']",
         "2, 3",
         "2 3",
         "35,227,408",
         "PMID:1, PMID:2",
         "smith2001, jones2002",
         "10.1234/2\n10.1234/3",
+        "10.1234/2 https://doi.org/10.1234/3",
     ],
 )
 def test_a_list_in_a_cell_is_set_aside(cell: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -410,6 +410,27 @@ def test_a_list_in_a_cell_is_set_aside(cell: str, caplog: pytest.LogCaptureFixtu
         assert "set aside are 1 rows, the first row 1: several works in one cell" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "10.1234/2 PMID:35227408",
+        "10.1234/2 https://doi.org/10.1234/2",
+        "10.1234/2, 10.1234/2",
+        "['10.1234/2']",
+        "['2']",
+        "10.1234/2; PMID: 35227408",
+    ],
+)
+def test_names_of_one_work_in_a_cell_are_one(cell: str, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": str(n), "title": f"Rice {n}", "doi": f"10.1234/{n}"} for n in range(4)]
+    corpus = import_corpus(papers=rows, citations=[{"citing": "0", "cited": cell}])
+    assert links(corpus) == [("doi:10.1234/0", "doi:10.1234/2")]
+    if cell.startswith("10."):
+        (paper,) = papers(import_corpus(papers=[{"id": "a", "title": "Rice", "doi": cell}]))
+        assert paper["doi"] == "10.1234/2"
+        assert "unreadable" not in caplog.text
+
+
 @pytest.mark.parametrize("own", ["Smith, 2001", "[12]", "a b", "Müller 2001", "vol. 1", "x(1,2)"])
 def test_an_id_may_hold_separators(own: str) -> None:
     rows = [{"id": own, "title": "Rice"}, {"id": "other", "title": "Iron"}]
@@ -418,7 +439,7 @@ def test_an_id_may_hold_separators(own: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("word", ["None", "-", ".", "?", "n.a.", "unknown", "N A"])
+@pytest.mark.parametrize("word", ["None", "-", ".", "?", "n.a.", "unknown", "N/A."])
 def test_words_for_no_work_are_none(word: str) -> None:
     rows = [{"id": str(n), "title": f"Rice {n}"} for n in range(4)]
     citations = [
@@ -480,3 +501,13 @@ def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> N
         rows[0]["keywords"] = cell
         assert import_corpus(papers=rows).manifest["counts"]["papers"] == 1
     assert "set aside are 1 rows, the first row 1: not a JSON array" in caplog.text
+
+
+@pytest.mark.parametrize(("own", "cited"), [("002", "2"), ("P2", "p2"), ("2", "02"), ("2", "2.0")])
+def test_ids_in_another_spelling_are_told(own: str, cited: str, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": "a", "title": "Rice"}, {"id": own, "title": "Iron"}]
+    import_corpus(papers=rows, citations=[{"citing": "a", "cited": own}, {"citing": "review", "cited": "x"}])
+    assert "are no paper's" not in caplog.text
+    corpus = import_corpus(papers=rows, citations=[{"citing": "a", "cited": cited}])
+    told = f"are no paper's, such as {cited!r}, where a paper has {own!r}" in caplog.text
+    assert told == (links(corpus) != [("a", own)])

@@ -177,3 +177,26 @@ def test_wrong_usage_errors(table_file: Path, plain_model: Path) -> None:
     }
     with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
         audit((), table_file, threshold=0)
+
+
+def test_stated_negatives_of_training_leak_and_contradict() -> None:
+    test = [{"anchor": title(n), "positive": title(100 + n), "label": n % 2} for n in range(40)]
+    train = [
+        {"anchor": row["anchor"], "positive": title(200 + n), "negative": row["positive"]}
+        for n, row in enumerate(test)
+    ]
+    found = audit((), {"train": train, "test": test}, bootstrap=0)
+    assert found.leaked_test_pairs["same_pair"] == found.leaked_test_pairs["shared_text"] == 40
+    assert found.contradicted_pairs == 20
+
+
+def test_pairs_that_are_linked_in_one_domain_alone_contradict_nothing() -> None:
+    train, test = (
+        [
+            {"anchor": title(first + n), "positive": title(first + 100 + n), "label": n % 2, "domain": "a"}
+            for n in range(20)
+        ]
+        for first in (0, 300)
+    )
+    train += [row | {"label": 1 - row["label"], "domain": "b"} for row in train]
+    assert audit((), {"train": train, "test": test}, bootstrap=0).contradicted_pairs == 0

@@ -343,3 +343,24 @@ def test_prompts_that_no_domain_has_are_told(pairs_folder, plain_model, caplog):
     caplog.clear()
     evaluate(model, pairs_folder, bootstrap=0, route_map={"*": "query"})
     assert "without a prompt" not in caplog.text
+
+
+def test_runs_that_are_one_are_no_seeds():
+    runs = [shifted(f"m #{seed}", 0.3, 1) for seed in (1, 2, 3)]
+    found = evaluate_scorers({"m": runs, **GIVEN}, separated(), bootstrap=100, baseline=["given"])
+    assert found.settings["same_run"] == {"m #2": "m #1", "m #3": "m #1"}
+    said = " ".join(report_of(found).verdict.findings)
+    assert "m #2 and m #1 give the same cosines" in said
+    assert "There is one training run of m" in said
+
+
+def test_stated_negatives_of_test_are_pairs():
+    rows = [
+        {"anchor": f"rice {n}", "positive": f"rice field {n}", "negative": f"sleep {n}", "label": 1}
+        for n in range(20)
+    ]
+    found = evaluate("tfidf", rows, bootstrap=0)
+    assert (found.models[0].pooled.pairs, found.models[0].pooled.positives) == (40, 20)
+    assert found.models[0].pooled.metrics["roc_auc"] > 0.5
+    given = Pairs.from_tables(test=rows + rows[:5])
+    assert evaluate("tfidf", given, bootstrap=0).models[0].pooled.pairs == 45, "a negative counts once"

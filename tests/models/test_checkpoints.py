@@ -218,3 +218,14 @@ def test_what_is_no_model_with_experts(base_folders: dict[str, Path], family: st
         sentence_experts.load(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         sentence_experts.load("no/such-model-anywhere")
+
+
+def test_the_number_of_an_expert_is_not_its_head(mixed: SentenceTransformer) -> None:
+    before = mixed.encode(["heart"], expert_ids=0)
+    grown = sentence_experts.add_route(mixed, "aaa", kind="head", on="copd")
+    with torch.no_grad():
+        for name, weight in grown.named_parameters():
+            if "head" in name:
+                weight.normal_()
+    assert np.array_equal(grown.encode(["heart"], expert_ids=0), before)
+    assert not np.array_equal(grown.encode(["heart"], prompt_name="aaa"), before)

@@ -311,3 +311,23 @@ def test_a_sample_that_is_kept_with_each_mark_is_small(corpus: Path, plain_model
     drawn_again.sample = sample.model_copy(update={"rest": (sample.rest or "")[8:]})
     assert "rest" not in str(_difference(drawn_again, before)), "a list for each draw would be too much"
     assert _difference(ProfileState(), before)["sample"]["rest"] == sample.rest
+
+
+def test_marks_and_samples_follow_papers_whose_numbers_change(plain_model: Path) -> None:
+    """Ids may be numbers of rows, and a paper may come on top of the table."""
+    words = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "heron", "ivory", "joker"]
+    titles = [f"{'rice field' if n < 5 else 'sleep rats'} of study {word}" for n, word in enumerate(words)]
+
+    def ordered(names: list[str], rows: Any, **settings: Any) -> ScreenResult:
+        papers = [{"id": str(number), "title": each} for number, each in enumerate(names, start=1)]
+        return screen(plain_model, import_corpus(papers=papers), rows, unit="title", **settings)
+
+    rows = [{"paper": str(n + 1), "similar": n < 5} for n in (0, 1, 2, 7, 8, 9)]
+    listed = ordered(titles, rows, sample=2).to_pandas().fillna({"similar": "", "sampled": ""})
+    second = ordered(["a new paper about whales", *titles], listed)
+    found = second.to_pandas().fillna({"similar": "", "sampled": ""}).set_index("title")
+    for title, similar, sampled in listed[["title", "similar", "sampled"]].itertuples(index=False):
+        assert (found.loc[title, "similar"], found.loc[title, "sampled"]) == (similar, sampled), title
+    assert (second.newer, second.missing) == (1, 0)
+    gone = ordered([*(f"whales and ships {word}" for word in words), *titles[:9]], listed)
+    assert (gone.missing, gone.relevant, gone.read) == (1, 3, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,9 @@ def test_undoing_a_change_of_routes_keeps_the_samples(profile: Profile) -> None:
     with profile.changing(undoes=False) as state:
         state.step_back()
     assert profile.read().sample == samples[0]
+    with profile.changing() as state:
+        state.begin("two")
+    assert "rest" not in json.dumps(profile.read().undo[-1]), "a list of all papers is kept once"
 
 
 def test_a_renamed_route_stays_in_its_place(profile: Profile) -> None:

@@ -528,3 +528,15 @@ def test_queries_with_more_answers_than_fit_are_cut(alone: int, caplog: pytest.L
         some = tasks.pairs("search", "d", split).to_pandas()
         assert (len(some), some["anchor"].nunique() >= 5) == (50, True)
     assert "most queries have too many pairs for a maximum of 50" in caplog.text
+
+
+def test_a_negative_that_another_row_links_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        {"anchor": f"question {n} a", "positive": f"answer {n}", "negative": f"other {n}"} for n in range(60)
+    ]
+    rows.append({"anchor": "Question 5 a", "positive": "answer 500", "negative": "Answer 5."})
+    tasks = compile_tasks({"qa": {"kind": "retrieval", "datasets": {"mine": pd.DataFrame(rows)}}})
+    assert "1 negatives are left out, as other rows link them with their anchor" in caplog.text
+    kept = [row for split in SPLITS for row in tasks.pairs("qa", "mine", split).to_pylist()]
+    assert not any(row["negative"] == "Answer 5." for row in kept)
+    assert sum(row["negative"] is not None for row in kept) == 60

@@ -196,3 +196,9 @@ def test_prompts_of_a_dense_model_can_be_taken_out(pairs: Pairs, plain: str) -> 
         train(model, pairs, SHORT)
     model.prompts = {}
     assert train(model, pairs, SHORT).history
+
+
+def test_a_model_with_some_of_its_experts_is_not_trained(experts_model: Path, pairs_folder: Path) -> None:
+    part = load(experts_model, routes=["crops"])
+    with pytest.raises(UsageError, match="only some experts are loaded"):
+        train(part, pairs_folder, max_steps=1)

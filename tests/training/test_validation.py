@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -109,3 +111,21 @@ def test_the_figure_is_the_mean_over_anchors_with_something_to_find() -> None:
     assert search.ndcg(anchors, candidates) == pytest.approx(np.mean(gains))
     alone = SearchSet(table(rows[2:]), ("", ""))
     assert alone.ndcg(anchors[:1], candidates[:1]) is None
+
+
+def test_a_domain_without_validation_pairs_is_named(
+    experts_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        {"anchor": f"{domain} {n}", "positive": f"{domain} {n} too", "domain": domain, "split": split}
+        | {"label": int(split == "train" or n % 2 == 0)}
+        for domain, splits in (("crops", ("train", "validation")), ("neuro", ("train",)))
+        for split in splits
+        for n in range(12)
+    ]
+    settings = {"max_steps": 2, "eval_steps": 1, "batch_size": 4, "seed": 0}
+    for given in (rows, [row for row in rows if row["label"]]):
+        caplog.clear()
+        done = train(str(experts_model), given, **settings)
+        assert "there are no validation pairs of neuro: others choose the step" in caplog.text
+        assert not any("neuro" in name for name in done.history[0])

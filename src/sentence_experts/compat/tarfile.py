@@ -29,10 +29,14 @@ def read_forward(
         max_total: the maximum number of bytes of the whole archive.
     """
     stream: Any = _ForwardStream(raw, max_read, max_total)
+    end = 0
     with tarfile.open(fileobj=stream, mode="r:") as archive:
         while (entry := archive.next()) is not None:
             setattr(archive, "members", [])  # noqa: B010  # otherwise a million headers pile up
             yield archive, entry
+            end = archive.offset
+    if end and stream.tell() < end + tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("it has no mark of its end, as if it were cut off")
     while block := stream.read(_BLOCK):
         if block.strip(b"\0"):
             raise tarfile.ReadError("the data after the last readable member are not a member")

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -373,7 +374,7 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
             f"papers: {len(twice):,} `paper_id` stand in several rows, the first is {twice[0]!r}: give one "
             "row per paper"
         )
-    tables = {PAPERS: table, CITATIONS: _with_schema(citations, CITATIONS_SCHEMA, "citations")}
+    tables = {PAPERS: table, CITATIONS: _link_once(_with_schema(citations, CITATIONS_SCHEMA, "citations"))}
     if "domain" in papers.column_names:
         names = pc.utf8_trim_whitespace(identifiers(papers["domain"], "papers, column domain"))
         names = pc.if_else(pc.is_in(names, pa.array(["", *NO_VALUES])), None, names)
@@ -383,6 +384,16 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
         write_parquet(folder / name, each)
     manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": dict.fromkeys(tables, "")}
     return CorpusFolder(folder, {**manifest, "counts": {}})
+
+
+def _link_once(citations: pa.Table) -> pa.Table:
+    """Leave out citations that repeat others, and those of papers by themselves, as an import does."""
+    rows = pa.array(np.arange(citations.num_rows))
+    known = citations.select(["citing", "cited"]).append_column("row", rows)
+    known = known.filter(pc.fill_null(pc.not_equal(known["citing"], known["cited"]), False))
+    first = known.group_by(["citing", "cited"]).aggregate([("row", "min")])["row_min"]
+    is_first = pc.or_(pc.is_in(rows, value_set=first.combine_chunks()), pc.is_null(citations["cited"]))
+    return citations.filter(is_first)
 
 
 def _read_titles(table: pa.Table) -> pa.Table:

@@ -155,7 +155,8 @@ def _is_own_id(column: str) -> str:
 
 _LONG_TITLE = 40  # characters
 _DIGITS_OF_ROWS = 6  # of the longest number of a row
-_FAR = "levenshtein(lower(a.title), lower(b.title)) > {} * greatest(len(a.title), len(b.title))"
+# In bytes, as DuckDB counts edits.
+_FAR = "levenshtein(lower(a.title), lower(b.title)) > {} * greatest(strlen(a.title), strlen(b.title))"
 
 _ONE_OF_EACH = " AND ".join(f"min({{0}}{kind}) IS NOT DISTINCT FROM max({{0}}{kind})" for kind in KINDS)
 # The user's own id may be a PMID that other records state as such.
@@ -301,17 +302,31 @@ _STATED_BY = """(
         OR '{1}' || {0} NOT IN (SELECT key FROM works WHERE key IS NOT NULL))"""
 
 
+# Ids in tables of citations that no paper has, but would have with other zeros in front or in another case.
+_FOLDED = "lower(ltrim(regexp_replace({}, '[.]0$', ''), '0'))"
+NEARLY_IDS = f"""
+    WITH own AS (SELECT DISTINCT other AS id FROM works WHERE other IS NOT NULL AND {_is_own_id("other")}),
+    folded AS (SELECT {_FOLDED.format("id")} AS folded, min(id) AS id FROM own GROUP BY folded),
+    named AS (
+        SELECT citing AS id FROM citations_of_tables WHERE citing_key IS NULL
+        UNION ALL SELECT other FROM citations_of_tables
+        WHERE {" AND ".join(f"{kind} IS NULL" for kind in KINDS)}
+    )
+    SELECT count(*), min(n.id), min_by(f.id, n.id) FROM named n
+    JOIN folded f ON f.folded = {_FOLDED.format("n.id")} AND f.folded <> ''
+    WHERE n.id NOT IN (SELECT id FROM own)"""
+_WORDS = "trim(regexp_replace(lower(p.title), '[^\\pL\\pN]+', ' ', 'g'))"
 # A record with the identifier of a work with an unlike title, and how many there are; a translation is one.
 OTHER_TITLES = f"""
     WITH titled AS (
-        SELECT w.key, w.place, p.title, w.spot FROM valid_papers p
+        SELECT w.key, w.place, p.title, w.spot, {_WORDS} AS words FROM valid_papers p
         JOIN (SELECT * FROM works WHERE key IN (SELECT key FROM works WHERE place > 1)) w USING (spot)
         WHERE regexp_matches(key, '^({"|".join(PREFIX.values())})') AND p.title IS NOT NULL
     )
     SELECT b.key, a.title, b.title, count(*) OVER () FROM titled a JOIN titled b ON b.key = a.key
     WHERE a.place = 1 AND b.place > 1 AND {_FAR.format(0.6)}
-        AND NOT starts_with(lower(a.title), lower(b.title))
-        AND NOT starts_with(lower(b.title), lower(a.title))
+        AND NOT contains(a.words, b.words) AND NOT contains(b.words, a.words)
+        AND NOT regexp_full_match(a.words || '/' || b.words, '.*(not available|no title|untitled).*')
     ORDER BY b.key, b.spot LIMIT 1"""
 
 # A record without a member only completes others, as an abstract apart from its paper does.

@@ -189,6 +189,12 @@ def resolving(
             database.execute(statement)
         for found in database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
             _report_shared_id(*found)
+        for number, cited, own in database.execute(records_sql.NEARLY_IDS).fetchall():
+            if number:
+                logger.warning(
+                    f"ids in tables of citations ({number:,}) are no paper's, such as {cited[:_SHOWN]!r}, "
+                    f"where a paper has {own[:_SHOWN]!r}: they name other works; write ids as papers do"
+                )
         for key, title, other, number in database.execute(records_sql.OTHER_TITLES).fetchall():
             logger.warning(
                 f"records ({number:,}) have the identifier of a record with another title, such as {key}, "

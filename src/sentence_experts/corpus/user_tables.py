@@ -18,6 +18,7 @@ from typing import Any
 
 from sentence_experts.cells import NO_VALUES, BadRowError, as_identifier, as_text, parse_list
 from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, PAPERS_SCHEMA, TEXT_COLUMNS
+from sentence_experts.corpus.formats.exports import find_language_code
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
@@ -74,7 +75,7 @@ _BETWEEN_IDS = (
     (re.compile(r"\s*,\s*"), re.compile(r"(?=\D*\d)[\w.:-]{1,40}")),
     (re.compile(r"\s+"), None),
 )
-_NO_WORK = re.compile(r"\W*|none|unknown|nil|missing|n\W?a\W?", re.IGNORECASE)
+_NO_WORK = re.compile(r"\W*|none|unknown|missing|n\Wa\W?", re.IGNORECASE)
 # "[No author name available]" is a text.
 _BROKEN_ARRAY = re.compile(r"""\[\s*["'“‘{\[].*\]|\[[^][]*[;|][^][]*\]|\[.*\b10\.\d+/.*\]""", re.DOTALL)
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
@@ -224,6 +225,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id; return whether it was."""
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
     fields["abstract"] = clean_abstract(fields["abstract"])
+    fields["language"] = find_language_code(fields["language"]) or fields["language"]
     stated_year = _clean_text(row.get("year"))
     year = year_in(stated_year)
     stated_ids = [(name, each) for name in _NAMING if (each := _clean_identifier(row.get(name)))]
@@ -250,7 +252,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     fields["kind"] = kind_named(fields["kind"])
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
-    if stated and (doi is None or _are_several(stated, Identifiers(doi=doi))):
+    if stated and (doi is None or _are_several(stated)):
         part.rejections.append(_reject_value(table, number, "doi", f"the paper {own[:SHOWN]}", stated))
     if stated_year and year is None:  # such as "in press"
         part.rejections.append(_reject_value(table, number, "year", f"the paper {own[:SHOWN]}", stated_year))
@@ -295,13 +297,14 @@ def _is_identifier(kind: str, value: str) -> bool:
 def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
     citing, cited = (_read_end(row.get(end)) for end in ("citing", "cited"))
     title = _clean_text(row.get("cited_title"))
+    title = None if title is None or _NO_WORK.fullmatch(title) else title
     if not citing:
         raise BadRowError("no citing paper")
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
     names = parse_identifier(cited) if cited else Identifiers()
-    for cell, found in ((citing, parse_identifier(citing)), (cited, names)):
-        if cell and _are_several(cell, found):
+    for cell in filter(None, (citing, cited)):
+        if _are_several(cell):
             raise BadRowError(f"several works in one cell ({cell[:SHOWN]}): give a row for each")
     stated_year = _clean_text(row.get("cited_year"))
     year = year_in(stated_year)
@@ -315,21 +318,25 @@ def _add_citation(part: CorpusPart, row: Row, number: int, table: str) -> None:
 def _read_end(value: Any) -> str | None:
     """Return the id of an end of a citation; None for signs and words that stand for none."""
     text = _clean_identifier(value)
+    listed = parse_list(text) if text else None
+    if listed is not None and len(listed) == 1 and isinstance(listed[0], str):
+        text = _clean_identifier(listed[0])
     return None if text is None or _NO_WORK.fullmatch(text) else text
 
 
-def _are_several(cell: str, names: Identifiers) -> bool:
-    """Return whether a cell holds several ids, as of a list; a DOI may hold a ";" or "," itself."""
-    listed = parse_list(cell) or []
-    if len(listed) > 1 or any(isinstance(each, str) for each in listed):
+def _are_several(cell: str) -> bool:
+    """Return whether a cell holds ids of several works, as of a list; a DOI may hold a ";" or "," itself."""
+    if len(parse_list(cell) or ()) > 1:
         return True
     for separator, word in _BETWEEN_IDS:
         parts = [part for part in separator.split(cell) if part]
-        if len(parts) < 2 or (names.doi and separator.search(names.doi)):
+        doi = normalise_doi(cell)
+        if len(parts) < 2 or (doi and separator.search(doi)):
             continue
-        if all(part.isdecimal() for part in parts) or all(
-            parse_identifier(part).name() or (word and word.fullmatch(part)) for part in parts
-        ):
+        found = [parse_identifier(part) for part in parts]
+        if any(len({*kind} - {None}) > 1 for kind in zip(*found, strict=True)):  # not a DOI and its PMID
+            return True
+        if all(map(str.isdecimal, parts)) or (word and all(map(word.fullmatch, parts))):
             return True
     return False
 

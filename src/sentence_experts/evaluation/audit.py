@@ -37,6 +37,7 @@ from sentence_experts.evaluation.scorers import (
 from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.pairs.config import SPLITS
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.pair_tables import append_stated_negatives, find_contradicted
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.storage import check_apart
 
@@ -194,7 +195,8 @@ def _audit(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit
         if split not in sets:
             raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
     train, test = sets["train"], sets["test"]
-    overlaps, masks, contradictions = find_leaks(sets, chosen.threshold, pairs.known_links())
+    read = sets | {"train": append_stated_negatives(pairs.split("train")).select(PAIR_COLUMNS)}
+    overlaps, masks, contradictions = find_leaks(read, chosen.threshold, pairs.known_links())
     leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
     for kind, mask in masks.items():
         leaked = leaked.append_column(kind, pa.array(mask))
@@ -225,7 +227,7 @@ def find_leaks(
 
     Returns:
         Overlaps of each two splits; kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,);
-        the number of pairs of the whole dataset that are both linked and not linked.
+        the number of pairs of the whole dataset that are both linked and not linked in one domain.
     """
     import pandas as pd
 
@@ -254,8 +256,8 @@ def find_leaks(
         "same_pair": test[KEYS].isin(set(train[KEYS].to_numpy().ravel())).any(axis=1),
         "linked_in_training": (test.label == 0) & test[KEYS].isin(linked).any(axis=1),
     }
-    both = everything[KEYS].isin(set(everything[everything.label == 1][KEYS].to_numpy().ravel())).any(axis=1)
-    contradictions = everything[(everything.label == 0) & both].by_id.nunique()
+    contradicted = find_contradicted(pa.concat_tables([*sets.values()]))
+    contradictions = everything[(everything.label == 0).to_numpy() & contradicted].by_id.nunique()
     return tuple(overlaps), {kind: mask.to_numpy(bool) for kind, mask in masks.items()}, contradictions
 
 

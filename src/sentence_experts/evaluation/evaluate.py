@@ -129,7 +129,7 @@ def evaluate(
 
 def _open_data(data: Any, split: str) -> Pairs | Tasks | list[str]:
     """Return pairs, tasks, or names of mteb."""
-    if isinstance(data, list | tuple) and all(isinstance(name, str) for name in data):
+    if isinstance(data, list | tuple) and data and all(isinstance(name, str) for name in data):
         return list(data)
     if isinstance(data, str) and not Path(data).exists():
         return [data]

@@ -233,6 +233,9 @@ def evaluate_scorers(
     same = _find_same({name: [first_run[each.label] for each in runs] for name, runs in models.items()})
     used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}  # type: ignore[dict-item]
+    own = [{each.label: first_run[each.label] for each in runs} for runs in models.values()]
+    again = {run: first for runs in own for run, first in runs.items() if run != first and first in runs}
+    used |= {"same_run": again}  # type: ignore[dict-item]
     differences = _compute_differences(
         {name: each for name, each in means.items() if name not in same}, margin
     )

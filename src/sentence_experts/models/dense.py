@@ -41,7 +41,7 @@ from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, describe, is_domain_route
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY, ROLES
-from sentence_experts.models.sources import name_of
+from sentence_experts.models.sources import name_of, notes_of, set_notes
 from sentence_experts.storage import read_json, temporary_folder, update_json
 
 if TYPE_CHECKING:
@@ -244,7 +244,9 @@ def _put_around(
     tokenizer, device = encoder.tokenizer, str(encoder.device)
     if encoder.routed_model.config.has_domain_tokens:
         tokenizer = without_domain_tokens(tokenizer, encoder.routes)
-    return with_transformer(SentenceTransformer, encoder, model, tokenizer, prompts, default, device)
+    made = with_transformer(SentenceTransformer, encoder, model, tokenizer, prompts, default, device)
+    set_notes(made, notes_of(encoder))
+    return made
 
 
 def equal_shares(count: int) -> dict[int, float]:

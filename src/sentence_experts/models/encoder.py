@@ -340,7 +340,8 @@ class ExpertEncoder(SentenceTransformer):
                 f"the experts are {known}"
             )
         is_learned = router_kind(self.routed_model.config).is_learned
-        leads = {route.expert: self.prompts.get(route.name) or route.text for route in reversed(self.routes)}
+        own = [route for route in reversed(self.routes) if route.kind == "expert"]  # no head or adapter on it
+        leads = {route.expert: self.prompts.get(route.name) or route.text for route in own}
         return [
             prepend(leads.get(number, ""), text, number if is_learned else None)
             for number, text in zip(numbers, texts, strict=True)

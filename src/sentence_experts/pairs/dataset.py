@@ -16,12 +16,14 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.config import ONE_DOMAIN, SPLITS
 from sentence_experts.pairs.pair_tables import (
+    NEGATIVE,
     PAIR_COLUMNS,
     PAIRS_SCHEMA,
     find_contradicted,
     is_one_table,
     links_of,
     pair_table,
+    pair_up_negatives,
     read_tables,
     split_column,
     whole_table,
@@ -95,7 +97,7 @@ class Pairs(TableFolder):
             Pairs(train: 0, validation: 1, test: 0; domains: all; in memory)
         """
         if isinstance(source, cls):
-            return source
+            return source._with_stated_negatives() if labelled else source
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
             return cls.open(source)
         where = name_of_table(source)
@@ -112,6 +114,7 @@ class Pairs(TableFolder):
             if labelled and name != "train":
                 check_columns(f"{where}, {name}", ["label"], table.column_names)
         pairs = cls.from_tables(**given)
+        pairs = pairs._with_stated_negatives() if labelled else pairs
         files = source.values() if isinstance(source, Mapping) else [source]
         names = [Path(each).name for each in files if is_path(each)]
         return replace(pairs, manifest={**pairs.manifest, "source": ", ".join(names)}) if names else pairs
@@ -139,9 +142,19 @@ class Pairs(TableFolder):
             if count := int(find_contradicted(table).sum()):
                 logger.warning(
                     f"{name}: {count:,} rows say the opposite of others about the same texts, or have a "
-                    "negative that others link: all of them count (`import_pairs` leaves them out)"
+                    "negative that is linked with their anchor: they stay (`import_pairs` leaves them out)"
                 )
         return cls.in_memory(tables, links_of(tables["train"]), {})
+
+    def _with_stated_negatives(self) -> Pairs:
+        """Return the pairs with the stated negatives of validation and test as pairs of label 0."""
+        splits = {name: self.split(name) for name in SPLITS}
+        stated = [name for name in SPLITS[1:] if NEGATIVE in splits[name].column_names]
+        if not stated:
+            return self
+        for name in stated:
+            splits[name] = pair_up_negatives(splits[name])
+        return self.in_memory(splits, self.known_links(), {"source": self.manifest.get("source", "")})
 
     @classmethod
     def in_memory(

@@ -109,6 +109,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     for column, end in [*chosen.items()]:
         if (other := column.strip().lower()) in ("anchor", "positive") and other != end:
             chosen[f"{other}_id"] = f"{end}_id"  # the id goes with the text
+            chosen.setdefault(f"{end}_id", f"{end}_id of another text")
     given = read_released(source, config.subset)
     if not given:
         given = {name: read_tables(load_hub_dataset(source, config.subset), name, chosen)}

@@ -39,7 +39,8 @@ LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rar
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", ".", "?", "inf", "-inf"}  # cells without a number
 _CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
-_SECTION = re.compile(r"[1-9]\d*(\.\d+)?|0\.\d+")  # or a version
+_TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
+_SECTION = re.compile(r"\d+(\.(1?\d|20))?")
 _WHOLE = re.compile(r"\.0*$")
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
@@ -231,8 +232,9 @@ def read_labels(
     elif listed:
         labels = [[_format_cell(value) for value in each] for each in values]
     else:
-        known = values if kinds["numbers"] else _as_numbers(values, named)
-        labels = values if known is None else _put_in_bins(known, bins, named)
+        sections = None if kinds["numbers"] else _read_sections(values, named)
+        known = values if kinds["numbers"] else _as_numbers(values)
+        labels = sections or (values if known is None else _put_in_bins(known, bins, named))
         if known is None and single and all(map(_DECIMAL_COMMA.fullmatch, single)):
             logger.warning(f"{named}: numbers with a comma ({single[0]}) are labels; write a decimal point")
     if ignore_case:
@@ -317,10 +319,25 @@ def _find_tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
     return [name] if TREE_NUMBER.fullmatch(name) else tree.numbers_of(descriptor_of(name))
 
 
-def _as_numbers(values: list[list[str]], named: str) -> list[list[float]] | None:
-    """Return texts that are all numbers, as CSV writes them, or missing; None of others, such as "003", or
-    "1.1" beside "1.10"."""
-    known = [[value for value in each if value.lower() not in _MISSING] for each in values]
+def _read_sections(values: list[list[str]], named: str) -> list[list[str]] | None:
+    """Return the texts of a column of sections or versions, such as "1.1" beside "1.10"; None of others."""
+    known = _without_missing(values)
+    written = {value for each in known for value in each}
+    if not any(all(map(form.fullmatch, written)) for form in (_TWO_NUMBERS, _SECTION)):
+        return None
+    if len({_WHOLE.sub("", value) for value in written}) == len({*map(float, written)}):
+        return None
+    logger.warning(f"{named}: texts, not numbers, as two of them would be one number (1.1 and 1.10)")
+    return known
+
+
+def _without_missing(values: list[list[str]]) -> list[list[str]]:
+    return [[value for value in each if value.lower() not in _MISSING] for each in values]
+
+
+def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
+    """Return texts that are all numbers, as CSV writes them, or missing; None of others, such as "003"."""
+    known = _without_missing(values)
     try:
         numbers = [[float(value) for value in each] for each in known]
     except ValueError:
@@ -328,10 +345,6 @@ def _as_numbers(values: list[list[str]], named: str) -> list[list[float]] | None
     flat = [value for each in numbers for value in each]
     exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
     written = {value for each in known for value in each}
-    merges = len({_WHOLE.sub("", value) for value in written}) > len({*flat})
-    if merges and all(map(_SECTION.fullmatch, written)):
-        logger.info(f"{named}: texts, not numbers, as 1.1 and 1.10 would be one number")
-        return None
     is_code = any(_CODE.fullmatch(value) for value in written)
     return numbers if flat and exact and not is_code else None
 

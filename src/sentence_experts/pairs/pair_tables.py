@@ -187,7 +187,7 @@ def _check_tables(tables: Mapping[str, pa.Table], where: str, names: Mapping[str
     if ignored := [name for name in every if name not in _READ_COLUMNS]:
         linked = "" if "label" in every else "; every row counts as linked, as there is no column label"
         listed = ", ".join(ignored[:20]) + " ..." * (len(ignored) > 20)
-        logger.info(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
+        logger.warning(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
 
 
 def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
@@ -340,16 +340,16 @@ def find_contradicted(pairs: pa.Table) -> np.ndarray:
     """
     if not pairs.num_rows:
         return np.zeros(0, dtype=bool)
-    whole = append_stated_negatives(pairs)
-    ends = np.sort(number_texts(whole), axis=0)
-    said: dict[tuple[str, int, int], set[int]] = {}
-    keys = list(zip(whole["domain"].to_pylist(), *ends.tolist(), strict=True))
-    rows, stated = keys[: pairs.num_rows], keys[pairs.num_rows :]
-    for key, label in zip(rows, pairs["label"].to_pylist(), strict=True):
-        said.setdefault(key, set()).add(label)
-    contradicted = np.array([len(said[key]) > 1 for key in rows], dtype=bool)
-    is_linked = [key[1] == key[2] or 1 in said.get(key, ()) for key in stated]
-    contradicted[whole["row"].to_numpy()[pairs.num_rows :][is_linked]] = True
+    whole, rows = append_stated_negatives(pairs), pairs.num_rows
+    first, second = np.sort(number_texts(whole), axis=0)
+    of_domain = _number_values(whole["domain"])
+    together = np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1]
+    keys = np.unique(together * (int(of_domain.max()) + 1) + of_domain, return_inverse=True)[1]
+    label = pairs["label"].to_numpy()
+    unlinked, linked = (np.bincount(keys[:rows], label == each, keys.max() + 1) > 0 for each in (0, 1))
+    contradicted: np.ndarray = (unlinked & linked)[keys[:rows]]
+    is_linked = (first == second)[rows:] | linked[keys[rows:]]
+    contradicted[whole["row"].to_numpy()[rows:][is_linked]] = True
     return contradicted
 
 
@@ -367,13 +367,37 @@ def append_stated_negatives(table: pa.Table) -> pa.Table:
     return pa.concat_tables([whole, negatives.select(whole.column_names)]).combine_chunks()
 
 
+def pair_up_negatives(table: pa.Table) -> pa.Table:
+    """Return a table with its stated negatives as rows of label 0 instead, each pair of texts once."""
+    whole = append_stated_negatives(table)
+    ends = np.sort(number_texts(whole), axis=0)
+    keys = pa.table({"domain": whole["domain"], "label": whole["label"], "first": ends[0], "second": ends[1]})
+    keys = keys.append_column("row", pa.array(np.arange(whole.num_rows)))
+    firsts = keys.group_by(["domain", "label", "first", "second"]).aggregate([("row", "min")])["row_min"]
+    is_kept = np.arange(whole.num_rows) < table.num_rows
+    is_kept[firsts.to_numpy()] = True
+    return whole.drop_columns(["row"]).filter(pa.array(is_kept))
+
+
 def number_texts(pairs: pa.Table) -> np.ndarray:
     """Number the texts of pairs, (2, rows): those of one id have one number, and so have ids of one text."""
-    folded = fold_texts(join_texts(pairs)).to_numpy(zero_copy_only=False).astype(object)
-    ids, texts = (np.unique(each, return_inverse=True)[1] for each in (join_ids(pairs), folded))
+    columns = (
+        [*pairs["anchor_id"].chunks, *pairs["positive_id"].chunks],
+        fold_texts(join_texts(pairs)).chunks,
+    )
+    ids, texts = (_number_values(pa.chunked_array(chunks, pa.string())) for chunks in columns)
     size = int(ids.max()) + 1
     numbers: np.ndarray = find_components(ids, texts + size, size + int(texts.max()) + 1)[ids]
     return numbers.reshape(2, -1)
+
+
+def _number_values(column: pa.ChunkedArray) -> np.ndarray:
+    """Number the values of a column, in their order."""
+    encoded = column.combine_chunks().dictionary_encode()
+    numbers = np.empty(len(encoded.dictionary), np.int64)
+    numbers[pc.sort_indices(encoded.dictionary)] = np.arange(len(numbers))
+    found: np.ndarray = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+    return found
 
 
 def join_ids(table: pa.Table) -> np.ndarray:

@@ -182,13 +182,18 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         runs = model.runs or (model,)
         untrained = [run.label for run in runs if run.settings.get("untrained")]
         copies += [model.label] if len(untrained) == len(runs) else untrained
-    trained = {model.label: model.seeds for model in models if model.trained and model.label not in copies}
+    again = settings.get("same_run", {})
+    trained = {
+        model.label: model.seeds - sum(run.label in again for run in model.runs)
+        for model in models
+        if model.trained and model.label not in copies
+    }
     findings = [f"{label} is {UNTRAINED}." for label in copies]
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings.append(f"{METRICS[metric]}, {SHORT_VIEWS[view]}: {figures}.")
     findings += describe_standing(order, gaps, "{:+.3f}".format, f"{settings.get('margin', 0.01):g}")
-    findings += [f"{label} and {first} give the same cosines." for label, first in same.items()]
+    findings += [f"{label} and {first} give the same cosines." for label, first in (same | again).items()]
     findings += [
         *single_runs(trained, len(models)),
         *filter(None, [describe_suspicion(evaluation.text_free)]),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from sentence_experts.corpus.paper import Paper
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _YEARS_TO_PRINT = 3  # at most, of a preprint
 _WORDS_THAT_TELL, _ALIKE = 3, 0.8  # of a title: "Introduction" has too few; how like two versions of it are
+_UNLIKE = 0.6  # titles that are less alike than this are of two papers
 
 
 def match_papers(papers: Papers, listed: Sequence[Paper]) -> list[int | None]:
@@ -47,6 +50,22 @@ def trace_paper(papers: Papers, title: str | None, entry: str | None) -> int | N
     shown = papers.column("title")[of_entry].as_py() or ""
     alike = SequenceMatcher(None, letters_of(title) or "", letters_of(shown) or "").ratio()
     return of_entry if alike >= _ALIKE else None
+
+
+def find_renumbered(papers: Papers, titles: Mapping[int, str]) -> set[int]:
+    """Find the rows whose papers are others than those of the titles, as where ids are numbers of rows."""
+    rows = [*titles]
+    shown = papers.column("title").take(pa.array(rows, pa.int64())).to_pylist()
+    found = set()
+    for row, title in zip(rows, shown, strict=True):
+        one, other = sorted((letters_of(titles[row]) or "", letters_of(title) or ""), key=len)
+        if not one or one == other:
+            continue
+        is_elsewhere = trace_paper(papers, titles[row], None) not in (None, row)
+        is_unlike = not other.startswith(one) and SequenceMatcher(None, one, other).ratio() < _UNLIKE
+        if is_elsewhere or is_unlike:
+            found.add(row)
+    return found
 
 
 def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:

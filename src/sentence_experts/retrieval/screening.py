@@ -23,7 +23,7 @@ from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Sample, hash_id
-from sentence_experts.retrieval.taught_routes import current_ids, gather, latest_marks
+from sentence_experts.retrieval.taught_routes import current_ids, gather, known_rows, latest_marks
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table
@@ -152,7 +152,7 @@ def screen(
     """
     config = ScreenConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
-    marks, sample = read_marks(examples)
+    marks, sample, unread = read_marks(examples)
     searcher = Searcher.open(model, opened, config, load_config)
     on = searcher.one_route(config.on)
     if sample and config.sample:
@@ -160,7 +160,7 @@ def screen(
             f"a new random sample takes the place of the {len(sample.papers):,} papers that the table has; "
             "without `sample` they are kept"
         )
-    result = order_papers(searcher, on, marks, sample, config.sample)
+    result = order_papers(searcher, on, marks, sample, config.sample, unread)
     if result.newer and sample and not config.sample:
         logger.warning(
             f"{result.newer:,} papers are not in the table: they came after the sample, or have no "
@@ -171,14 +171,22 @@ def screen(
 
 
 def order_papers(
-    searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], sample: Sample | None = None, draw: int = 0
+    searcher: Searcher,
+    on: SearchRoute,
+    marks: Sequence[Mark],
+    sample: Sample | None = None,
+    draw: int = 0,
+    listed: Sequence[Mark] = (),
 ) -> ScreenResult:
-    """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers."""
+    """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers.
+
+    `listed` names papers of the sample that are not marked, with their titles.
+    """
     if sample:
-        sample = sample.renamed(current_ids(searcher.papers, marks))
+        sample = sample.renamed(current_ids(searcher.papers, [*marks, *listed], gone=""))
     marks = latest_marks(searcher.papers, _without_anchors(marks))
     taught = gather(searcher, on, marks)
-    rows = searcher.papers.rows_of([mark.paper for mark in marks])
+    rows = known_rows(searcher.papers, marks)
     pairs = [(row, mark) for row, mark in zip(rows, marks, strict=True) if row is not None]
     read = {row: mark.similar for row, mark in pairs if not mark.assumed}
     vectors, passing = searcher.vectors(on), searcher.papers.places(Filters(notices=False))

@@ -168,12 +168,15 @@ class ProfileState(BaseModel):
             marks = entry.marks if entry.draft is None else entry.draft
             self.marks, self.sample = {each.key: each for each in marks}, entry.sample
 
-    def leave(self) -> None:
-        """Keep the present marks and sample with their route, if it was taught."""
+    def leave(self, with_marks: bool = True) -> None:
+        """Keep the present sample, and the marks, with their route, if it was taught."""
         if self.name in self.routes:
-            left, marks = self.routes[self.name], tuple(self.marks.values())
-            draft = None if marks == left.marks else marks
-            self.routes[self.name] = left.model_copy(update={"draft": draft, "sample": self.sample})
+            left, kept = self.routes[self.name], dict[str, Any](sample=self.sample)
+            if with_marks:
+                same = {(each.key, each.similar) for each in left.marks}
+                is_taught = same == {(each.key, each.similar) for each in self.marks.values()}
+                kept["draft"] = None if is_taught else tuple(self.marks.values())
+            self.routes[self.name] = left.model_copy(update=kept)
 
     def entry(self, name: str) -> TaughtEntry:
         """Return a route by its name."""
@@ -215,6 +218,8 @@ class ProfileState(BaseModel):
         if not self.undo:
             raise UsageError("there is nothing to undo")
         before = self.undo.pop()
+        if (left := before.get("sample_of")) is not None:
+            before["sample"] = self.entry(left).sample
         for part in ("marks", "routes"):
             kept = [(key, value) for key, value in getattr(self, part).items() if key not in before[part]]
             values = {key: value for key, value in before[part].items() if value is not None}
@@ -224,7 +229,7 @@ class ProfileState(BaseModel):
             setattr(self, part, dict(kept))
         self.name = before["name"]
         if "sample" in before:
-            self.sample = before["sample"] and Sample.model_validate(before["sample"])
+            self.sample = Sample.model_validate(before["sample"]) if before["sample"] else None
 
 
 def check_taught_name(name: str, taken: Set[str], parameter: str) -> None:
@@ -320,7 +325,10 @@ def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     `places` are those of the former among all of the old state.
     """
     parts: dict[str, Any] = {"name": old.name, "places": {}}
-    if new.sample != old.sample:
+    left = new.routes.get(old.name or "")
+    if new.sample != old.sample and new.name != old.name and left and left.sample == old.sample:
+        parts["sample_of"] = old.name
+    elif new.sample != old.sample:
         # The list is long, and each new draw would leave one; a paper whose id changed is no draw.
         is_drawn = (
             new.name == old.name

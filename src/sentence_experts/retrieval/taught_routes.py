@@ -14,7 +14,7 @@ import pyarrow as pa
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.retrieval.matching import trace_paper
+from sentence_experts.retrieval.matching import find_renumbered, trace_paper
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 MIN_EACH = 2  # similar papers, and others
 _LASTING = ("doi:", "pmid:", "pmc:", "openalex:")  # what ids begin with that do not change
 _ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
-_MAX_TITLE = 1_000  # characters of a title that are kept; hostile records hold megabytes
+MAX_TITLE = 1_000  # characters of a title that are kept; hostile records hold megabytes
 
 
 class TaughtRoutes(Mapping[str, SearchRoute]):
@@ -243,25 +243,33 @@ def known_rows(papers: Papers, marks: Sequence[Mark]) -> list[int | None]:
 def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]:
     """Return the row of each paper that marks name; None where it is gone.
 
-    A paper whose id is a hash or the user's own is found again if its record has changed, unless a mark names
-    what is found.
+    A paper whose id is a hash or the user's own is found again if its record has changed, or another paper
+    has its id, unless a mark names what is found.
     """
     named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
     rows = dict(zip(named, papers.rows_of(named), strict=True))
+    passing = [mark for mark in marks if not mark.paper.startswith(_LASTING)]
+    titles = {row: mark.title for mark in passing if mark.title and (row := rows[mark.paper]) is not None}
+    others = find_renumbered(papers, titles)
+    for mark in passing:
+        if mark.title and rows[mark.paper] in others:
+            rows[mark.paper] = None
     marked = {rows[mark.paper] for mark in marks}
-    for mark in marks:
-        if rows[mark.paper] is None and not mark.paper.startswith(_LASTING):
+    for mark in passing:
+        if rows[mark.paper] is None:
             found = trace_paper(papers, mark.title, mark.entry)
             rows[mark.paper] = None if found in marked else found
     return rows
 
 
-def current_ids(papers: Papers, marks: Sequence[Mark]) -> dict[str, str]:
-    """Return the id that the corpus has for each paper that marks name, or the one named if it is gone."""
+def current_ids(papers: Papers, marks: Sequence[Mark], gone: str | None = None) -> dict[str, str]:
+    """Return the id that the corpus has for each paper that marks name; for one that is gone `gone`, or the
+    one named."""
     rows = current_rows(papers, marks)
     there = [name for name, row in rows.items() if row is not None]
     found = papers.column("paper_id").take(pa.array([rows[name] for name in there], pa.int64()))
-    return {name: name for name in rows} | dict(zip(there, found.to_pylist(), strict=True))
+    named = {name: name if gone is None else gone for name in rows}
+    return named | dict(zip(there, found.to_pylist(), strict=True))
 
 
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
@@ -295,7 +303,7 @@ def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
     for mark in marks:
         if mark.paper in facts and mark.title is None and mark.entry is None:
             title, entry = (facts[mark.paper].get(name) for name in ("title", "entry"))
-            mark = mark.model_copy(update={"title": title and title[:_MAX_TITLE], "entry": entry})
+            mark = mark.model_copy(update={"title": title and title[:MAX_TITLE], "entry": entry})
         described.append(mark)
     return described
 

@@ -25,7 +25,7 @@ from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
-from sentence_experts.retrieval.taught_routes import described_marks, gather, latest_marks
+from sentence_experts.retrieval.taught_routes import MAX_TITLE, described_marks, gather, latest_marks
 from sentence_experts.retrieval.teaching import (
     Examples,
     cross_validate,
@@ -163,7 +163,7 @@ def teach(
     """
     config = TeachConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
-    marks, _ = read_marks(examples)
+    marks, *_ = read_marks(examples)
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
     marks = latest_marks(searcher.papers, marks)
@@ -178,8 +178,8 @@ def teach(
     return result
 
 
-def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
-    """Read a table of examples, and the random sample that its column `sampled` tells of.
+def read_marks(examples: Table) -> tuple[list[Mark], Sample | None, list[Mark]]:
+    """Read a table of examples, the random sample that its column `sampled` tells of, and its unread papers.
 
     Rows without a word for `similar` are no marks. `sampled` is yes for papers that were drawn, no for others
     of those that they were drawn from, and empty for papers that had been read.
@@ -190,7 +190,7 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
     where, columns = name_of_table(examples), read_columns(examples)
     names = ("paper_id" if "paper_id" in columns and "paper" not in columns else "paper", *_COLUMNS)
     check_columns(where, names[:2], columns)
-    known, marks = [each for each in names if each in columns], list[Mark]()
+    known, marks, unread = [each for each in (*names, "title") if each in columns], list[Mark](), list[Mark]()
     drawn, others, before = list[str](), list[str](), list[str]()
     for number, row in enumerate(read_rows(examples, known), start=1):
         try:
@@ -209,14 +209,15 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
                 (drawn if is_drawn else others).append(paper)
             elif similar is not None:
                 before.append(paper)
-            if similar is not None:
-                liked = (like,) if like else ()
-                marks.append(Mark(paper=paper, similar=similar, query=query or None, like=liked))
+            title = strip_text(unquoted(as_text(row.get("title")) or ""))[:MAX_TITLE] or None
+            liked = (like,) if like else ()
+            mark = Mark(paper=paper, similar=bool(similar), query=query or None, like=liked, title=title)
+            (unread if similar is None else marks).append(mark)
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error
     sample = Sample(papers=tuple(drawn), before=tuple(before), others=tuple(others))
-    return marks, sample if drawn else None
+    return marks, sample if drawn else None, unread
 
 
 def _read_word(column: str, cell: str) -> bool | None:

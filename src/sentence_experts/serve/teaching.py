@@ -222,8 +222,8 @@ async def teach(request: Request) -> Response:
         entry = result.entry(view.searcher, view.blend.main, marks)
         state.put(name, entry, _taken(request))
         if name != state.name:
-            state.leave()
-        state.name = name
+            state.leave(with_marks=False)
+        state.name, state.sample = name, state.sample or state.routes[name].sample
         return {"taught": f"{view.served.name}:{name}"}
 
     return await _changed(request, change)

@@ -37,7 +37,7 @@ FORMAT = "sentence-experts output"
 FORMAT_VERSION = 1
 LARGE = 1 << 30  # bytes of weights that are not hashed each time they are read: 0.8 s of CPU per GiB
 _MAX_VALUE = 40
-_LATER = ("baselines", "followed", "order")  # settings that records of earlier versions lack
+_LATER = ("baselines", "followed", "order", "similarity")  # settings that records of earlier versions lack
 _KINDS = {"what": str, "settings": dict, "result": dict, "files": dict | None, "owned": list}
 
 Record = dict[str, Any]

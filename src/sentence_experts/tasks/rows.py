@@ -113,7 +113,20 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
             reading.rows.extend([row._replace(negative=each) for each in negatives] or [row])
         else:
             unlinked += [(record.place, row._replace(positive=each)) for each in [row.positive, *negatives]]
-    return _add_unlinked(reading, unlinked)
+    return _without_linked_negatives(_add_unlinked(reading, unlinked))
+
+
+def _without_linked_negatives(reading: Reading) -> Reading:
+    """Leave out the negatives of rows that another row links with their anchor."""
+    linked = {(row.split, text_key(row.anchor), text_key(row.positive or "")) for row in reading.rows}
+    left_out = 0
+    for number, row in enumerate(reading.rows):
+        if row.negative and (row.split, text_key(row.anchor), text_key(row.negative)) in linked:
+            reading.rows[number] = row._replace(negative=None, negative_group=None, negative_is_row=False)
+            left_out += 1
+    if left_out:
+        logger.warning(f"{left_out:,} negatives are left out, as other rows link them with their anchor")
+    return reading
 
 
 def _holds(role: str, name: str, records: list[Record]) -> bool:

@@ -48,6 +48,7 @@ from sentence_experts.training.result import TrainResult, make_model_card
 from sentence_experts.training.trainable import (
     as_float32,
     check_settings,
+    find_routed_model,
     find_routes,
     freeze_others,
     make_router_loss,
@@ -150,6 +151,8 @@ class Run:
             raise UsageError(f"an embedder cannot be trained, only its language model: {name}")
         model = model if model is source else as_float32(model)
         check_one_way(model)
+        if (routed := find_routed_model(model)) is not None and routed.residency.idle:
+            raise UsageError("only some experts are loaded: load all, and train one with `only_expert`")
         self.fingerprint = fingerprint_with_settings(model)
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)

@@ -67,6 +67,7 @@ class Validator(SentenceEvaluator):
         name: str = "validation",
         batch_size: int = 32,
         max_length: int | None = None,
+        missing: Sequence[str] = (),
     ) -> None:
         """Make a validator.
 
@@ -75,12 +76,14 @@ class Validator(SentenceEvaluator):
             name: prefix of the keys.
             batch_size: number of texts encoded at once.
             max_length: number of tokens that the model reads meanwhile; None for as many as in training.
+            missing: routes that nothing measures.
         """
         super().__init__()
         self.parts = parts
         self.name = name
         self.batch_size = batch_size
         self.max_length = max_length
+        self.missing = missing
         self.greater_is_better = True
         self.primary_metric = f"{name}_{MEAN}"
 
@@ -100,6 +103,7 @@ class Validator(SentenceEvaluator):
         """
         measured: list[PairValidation | SearchValidation] = []
         labelled: list[pa.Table] = []  # of all sets together, as their pooled figures are
+        missing: list[str] = []
         for part in parts:
             if not (own := find_own_routes(part, routes)):
                 continue
@@ -112,6 +116,9 @@ class Validator(SentenceEvaluator):
                         f"{part.pairs.name}: no validation pairs to choose the best step by: give some, or "
                         "`keep=last`"
                     )
+                there = {*domains_of(table)}
+                missing += [route.name for route in own if route.name not in there]
+                own = [route for route in own if route.name in there]
                 if pc.any(pc.equal(table["label"], 0)).as_py():
                     labelled.append(check_table(table, "the validation pairs"))
                     continue
@@ -124,7 +131,7 @@ class Validator(SentenceEvaluator):
                 f"`pair_metric={config.pair_metric}` has no effect: it is of validation pairs some of which "
                 "have label 0, and here nDCG@10 is measured"
             )
-        return cls(measured, batch_size=config.batch_size, max_length=max_length)
+        return cls(measured, batch_size=config.batch_size, max_length=max_length, missing=missing)
 
     @property
     def has_figure(self) -> bool:
@@ -139,6 +146,9 @@ class Validator(SentenceEvaluator):
                 f"the validation pairs of {', '.join(unmeasured)} are all linked or all unlinked, so they "
                 f"measure nothing{rest}"
             )
+        if self.missing:
+            missing = ", ".join(self.missing)
+            logger.warning(f"there are no validation pairs of {missing}: others choose the step")
 
     def __call__(  # type: ignore[override]  # of all base models, only a SentenceTransformer gives vectors
         self,

@@ -14,6 +14,7 @@ import sentence_experts
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.sources import notes_of, set_notes
 from sentence_experts.storage import read_json
 
 Make = Callable[..., ExpertEncoder]
@@ -110,3 +111,22 @@ def test_a_wrong_call_leaves_nothing_behind(
     with pytest.raises(UsageError, match="no route or expert 'x'"):
         sentence_experts.drop_route(experts, "x", out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
+
+
+def test_another_similarity_is_another_model(base_folders: dict[str, Path], tmp_path: Path) -> None:
+    base = sentence_experts.load(base_folders["bert"])
+    sentence_experts.extend(base, ["a", "b"], out=tmp_path / "made")
+    base.similarity_fn_name = "dot"
+    with pytest.raises(UsageError, match="similarity"):
+        sentence_experts.extend(base, ["a", "b"], out=tmp_path / "made")
+    made = sentence_experts.extend(base, ["a", "b"], out=tmp_path / "made", overwrite=True)
+    assert made.similarity_fn_name == sentence_experts.load(tmp_path / "made").similarity_fn_name == "dot"
+
+
+def test_notes_of_training_stay_with_a_model(base_folders: dict[str, Path]) -> None:
+    made = sentence_experts.extend(base_folders["bert"], ["a", "b"])
+    set_notes(made, {"unit": "title", "untrained": True})
+    grown, less = sentence_experts.add_route(made, "c"), sentence_experts.drop_route(made, "b")
+    for other in (grown, less, sentence_experts.export(made, route="a")):
+        model = getattr(other, "model", other)
+        assert notes_of(model) == {"unit": "title", "untrained": True}

@@ -9,7 +9,6 @@ semicolons or tabs; a name that occurs twice means the first column. Sources: "R
 from __future__ import annotations
 
 import codecs
-import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -22,7 +21,7 @@ from urllib.parse import unquote
 from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
 from sentence_experts.corpus.formats.bibtex import KIND, Fields, is_bibtex, read_bibtex
-from sentence_experts.corpus.formats.markup import unique, without_tags
+from sentence_experts.corpus.formats.markup import unescape, unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
 from sentence_experts.corpus.formats.tagged import (
@@ -184,7 +183,7 @@ def _first(record: Fields, *names: str) -> str | None:
 
 def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
     # Before an entity such as "&uuml;" is taken apart.
-    return [part.strip() for text in texts for part in re.split(separator, html.unescape(text))]
+    return [part.strip() for text in texts for part in re.split(separator, unescape(text))]
 
 
 def _make_paper(stated: dict[str, Any]) -> Paper:

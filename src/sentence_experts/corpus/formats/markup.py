@@ -165,8 +165,20 @@ def without_tags(text: str | None) -> str | None:
         return None
     text = _drop_tags(text)
     if "&" in text:
-        text = _drop_tags(html.unescape(text))  # some services escape the tags themselves
+        text = _drop_tags(unescape(text))  # some services escape the tags themselves
     return clean(without_controls(text))
+
+
+def unescape(text: str) -> str:
+    """Replace the entities of a text that end in a semicolon: others are words behind a "&", as "B&reg".
+
+    >>> unescape("R&amp;D of cell&reg types")
+    'R&D of cell&reg types'
+    """
+    return _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+
+
+_ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]+\d*);", re.IGNORECASE)
 
 
 def _drop_tags(text: str) -> str:

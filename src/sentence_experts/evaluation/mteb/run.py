@@ -26,8 +26,9 @@ from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.groups import HubTask, hub_tasks
 from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, TaskEvaluation, join_runs
-from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
+from sentence_experts.evaluation.mteb.routes import NO_ROUTE, TaskRoutes, read_route_map
 from sentence_experts.evaluation.results import library_versions
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.storage import sha256_file, sha256_text, temporary_folder, write_text
 from sentence_experts.tasks.dataset import Tasks
 
@@ -73,6 +74,11 @@ def evaluate_tasks(
     maps = read_route_map(config.route_map, [(source.name, source.kind) for source in sources])
     check_names(runs, dict.fromkeys(maps.for_one_model, "..."), "route_map")
     check_names(runs, config.pooling, "pooling")
+    known = [KnownRoutes.read(run.source) for run in runs]
+    names = {name for each in known if each is not None for name in each.prompts}
+    for key, route in maps.for_all_models.items():
+        if None not in known and not names and route != NO_ROUTE:
+            raise UsageError(f"`route_map` {key}={route}: no model has routes")
     own = {key: route for source in sources for key, route in getattr(source, "routes", {}).items()}
     scores: list[Run] = []
     missing: dict[str, str] = {}

@@ -136,6 +136,7 @@ def export(
         if texts is not None and config.route is None:
             check_quantizable(encoder)
         made_from = {"model": fingerprint_with_settings(encoder), "config": config.model_dump(mode="json")}
+        made_from |= {"similarity": encoder.similarity_fn_name}
         made_from |= describe_graph(encoder) if as_graph else {}
         finished = place.begin(made_from, {} if texts is None else {"texts": texts.fingerprint}) == "finished"
         if finished and not as_graph:

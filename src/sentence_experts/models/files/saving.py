@@ -36,6 +36,7 @@ def write_model(encoder: SentenceTransformer, folder: Path) -> None:
 def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:
     """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
     with model_output(path, overwrite) as place:
-        if place.begin({"weights": weights_fingerprint(encoder), **settings_of(encoder)}) != "finished":
+        settings = settings_of(encoder) | {"similarity": encoder.similarity_fn_name}
+        if place.begin({"weights": weights_fingerprint(encoder), **settings}) != "finished":
             with place.replacing() as folder:
                 write_model(encoder, folder)

@@ -41,6 +41,7 @@ from sentence_experts.models.layers.weight_names import base_name, is_router, ow
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, is_domain_route
+from sentence_experts.models.sources import notes_of, set_notes
 from sentence_experts.models.surgery.route_plan import RoutePlan
 from sentence_experts.storage import check_apart, sha256_text
 
@@ -86,7 +87,8 @@ def make_and_store(
         opened = load(model, device="cpu") if isinstance(model, str | Path) else model
         given = {name: each for name, each in read.items() if each[0] is not None}
         inputs = {name: partial(_hash_input, *each) for name, each in given.items()}
-        if place.begin({"model": fingerprint_with_settings(opened), **settings}, inputs) == "finished":
+        made_from = {"model": fingerprint_with_settings(opened), "similarity": opened.similarity_fn_name}
+        if place.begin({**made_from, **settings}, inputs) == "finished":
             return check_experts(load(place.path, device=device_of(model)))
         encoder = make(opened)
         with place.replacing() as folder:
@@ -155,7 +157,10 @@ def with_experts(
     initialize_routers(model, seed)
     model.load_state_dict(_copy_weights(old, model, sources, seed))
     _set_tokens(old, old_routes, model, routes, sources, tokenizer.cls_token_id)
-    return with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
+    made = with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
+    if has_experts:
+        set_notes(made, notes_of(encoder))
+    return made
 
 
 def _copy_weights(old: Any, new: Any, sources: Sequence[ExpertSource], seed: int) -> dict[str, Tensor]:
