@@ -183,6 +183,17 @@ def test_a_tar_that_is_cut_between_its_members_is_told(tmp_path: Path, cut: int)
     assert "no mark of its end" in corpus.rejected.read_text()
 
 
+def test_joined_zips_are_told(tmp_path: Path) -> None:
+    for number in range(2):
+        with zipfile.ZipFile(tmp_path / f"{number}.zip", "w") as archive:
+            archive.writestr(f"a{number}.xml", jats(f"10.1000/{number}"))
+    whole = b"".join((tmp_path / f"{number}.zip").read_bytes() for number in range(2))
+    (tmp_path / "x.zip").write_bytes(whole)
+    corpus = import_corpus([tmp_path / "x.zip"], tmp_path / "out", workers=1)
+    assert corpus.manifest["counts"]["papers"] == 1
+    assert "joined-archive" in corpus.rejected.read_text()
+
+
 @pytest.mark.parametrize("ending", [".tar", ".tar.gz", ".tar.xz", ".tar.bz2", ".tgz"])
 def test_tar_members_that_point_outside_are_refused(tmp_path: Path, ending: str) -> None:
     evil = (
