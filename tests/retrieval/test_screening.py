@@ -331,3 +331,22 @@ def test_marks_and_samples_follow_papers_whose_numbers_change(plain_model: Path)
     assert (second.newer, second.missing) == (1, 0)
     gone = ordered([*(f"whales and ships {word}" for word in words), *titles[:9]], listed)
     assert (gone.missing, gone.relevant, gone.read) == (1, 3, 5)
+
+
+def test_a_sample_whose_numbers_name_other_papers_does_not_count(plain_model: Path) -> None:
+    encoder = BatchEncoder(load(plain_model, device="cpu"))
+    titles = [f"{'rice field' if n < 10 else 'sleep rats'} number {n}" for n in range(40)]
+
+    def ordered(names: list[str], marks: list[Mark], **more: Any) -> ScreenResult:
+        papers = [{"id": str(number), "title": each} for number, each in enumerate(names, start=1)]
+        searcher = Searcher(encoder, import_corpus(papers=papers), "title")
+        return order_papers(searcher, searcher.routes[0], marks, **more)
+
+    marks = [Mark(paper=str(n + 1), similar=n < 10, title=titles[n]) for n in (0, 1, 38, 39)]
+    sample = ordered(titles, marks, draw=8).sample
+    assert not ordered(titles, marks, sample=sample).renumbered
+    corrected = [titles[0], *(f"{each}, corrected" if n == 5 else each for n, each in enumerate(titles[1:]))]
+    assert ordered(corrected, marks, sample=sample).waiting == 8
+    found = ordered([*titles[20:], *titles[:20]], marks, sample=sample)
+    assert (found.renumbered, found.waiting, found.read) == (True, 0, 4)
+    assert "draw a new one" in found.verdict

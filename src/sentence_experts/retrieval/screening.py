@@ -19,11 +19,12 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encode import Model
 from sentence_experts.models.loading import LoadConfig
+from sentence_experts.retrieval.matching import letters_of
 from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import Mark, Sample, hash_id
-from sentence_experts.retrieval.taught_routes import current_ids, gather, known_rows, latest_marks
+from sentence_experts.retrieval.taught import Mark, Sample, hash_id, split_hashes
+from sentence_experts.retrieval.taught_routes import LASTING, current_ids, gather, known_rows, latest_marks
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table
@@ -59,6 +60,7 @@ class ScreenResult:
             have been read, in the sample or not.
         newer: unread papers that were not there when the sample was drawn.
         sample: the random sample; None without one.
+        renumbered: whether the ids of a sample name other papers now, so that it does not count.
     """
 
     papers: list[dict[str, Any]]
@@ -73,6 +75,7 @@ class ScreenResult:
     since: int = 0
     newer: int = 0
     sample: Sample | None = None
+    renumbered: bool = False
 
     @property
     def at_most(self) -> int:
@@ -91,6 +94,8 @@ class ScreenResult:
             return (
                 f"{counted}. Read the {whole:,} random papers first ({self.sampled:,} so far): then they tell"
             )
+        if self.renumbered:
+            return f"{counted}. The ids of the random sample name other papers now: draw a new one"
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
         likely = max((self.pool + self.newer) * self.found / self.sampled - self.since, 0)
@@ -194,8 +199,11 @@ def order_papers(
     scores = dict(zip(vectors.papers.tolist(), scored.tolist(), strict=True))
     ids, titles = (searcher.papers.column(name).to_pylist() for name in ("paper_id", "title"))
     unread = [row for row in range(len(ids)) if row not in read and (passing is None or passing[row])]
+    renumbered = not draw and sample is not None and _is_renumbered(searcher.papers, sample, titles)
+    if renumbered:
+        sample = None
     if draw:
-        sample = _draw_sample(ids, unread, [*read], draw)
+        sample = _draw_sample(ids, titles, unread, [*read], draw)
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
     others = _find_others(searcher.papers, ids, sample)
     before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
@@ -234,16 +242,31 @@ def order_papers(
         since=sum(since),
         newer=len(unread) + len(since) - pool,
         sample=sample,
+        renumbered=renumbered,
     )
 
 
-def _draw_sample(ids: Sequence[str], unread: Sequence[int], read: Sequence[int], count: int) -> Sample:
+def _is_renumbered(papers: Papers, sample: Sample, titles: Sequence[str | None]) -> bool:
+    """Return whether the ids of a sample name other papers than those drawn, as where they number rows."""
+    drawn = zip(sample.papers, papers.rows_of(sample.papers), split_hashes(sample.titles), strict=False)
+    own = [(row, told) for paper, row, told in drawn if row is not None and not paper.startswith(LASTING)]
+    others = sum(hash_id(letters_of(titles[row]) or "") != told for row, told in own)
+    return others > max(1, 0.2 * len(own))  # of a few the titles may have been corrected
+
+
+def _draw_sample(
+    ids: Sequence[str], titles: Sequence[str | None], unread: Sequence[int], read: Sequence[int], count: int
+) -> Sample:
     """Draw unread papers at random."""
     drawn = np.random.default_rng(len(read)).permutation(unread)[:count].tolist()
     rest = sorted({*unread} - {*drawn})
     papers, before = (tuple(ids[row] for row in rows) for rows in (drawn, read))
     return Sample(
-        papers=papers, before=before, pool=len(unread), rest="".join(hash_id(ids[row]) for row in rest)
+        papers=papers,
+        before=before,
+        pool=len(unread),
+        rest="".join(hash_id(ids[row]) for row in rest),
+        titles="".join(hash_id(letters_of(titles[row]) or "") for row in drawn),
     )
 
 

@@ -77,6 +77,7 @@ class Sample(_Kept):
         pool: number of papers that they were drawn from; None: all that were not read before.
         others: ids of those that were not drawn; None where only their number, or `rest`, is known.
         rest: the beginnings of the hashes of their ids (`hash_id`), joined, since they may be many.
+        titles: the same of the titles of `papers`; None if unknown.
     """
 
     papers: tuple[str, ...]
@@ -84,12 +85,12 @@ class Sample(_Kept):
     pool: int | None = None
     others: tuple[str, ...] | None = None
     rest: str | None = None
+    titles: str | None = None
 
     @property
     def hashes(self) -> list[str]:
         """The hashes of `rest`."""
-        rest = self.rest or ""
-        return [rest[place : place + _DIGITS] for place in range(0, len(rest), _DIGITS)]
+        return split_hashes(self.rest)
 
     def renamed(self, ids: Mapping[str, str]) -> Sample:
         """Return the sample with the present ids of papers: `ids` has them by those of before."""
@@ -103,8 +104,13 @@ class Sample(_Kept):
 
 
 def hash_id(paper: str) -> str:
-    """Return the beginning of the hash of a paper's id, which tells papers apart."""
+    """Return the beginning of the hash of a paper's id, or title, which tells papers apart."""
     return sha256_text(paper)[:_DIGITS]
+
+
+def split_hashes(hashes: str | None) -> list[str]:
+    """Split what `hash_id` gave, joined."""
+    return [hashes[place : place + _DIGITS] for place in range(0, len(hashes), _DIGITS)] if hashes else []
 
 
 class TaughtEntry(_Kept):

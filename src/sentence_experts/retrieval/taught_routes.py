@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIN_EACH = 2  # similar papers, and others
-_LASTING = ("doi:", "pmid:", "pmc:", "openalex:")  # what ids begin with that do not change
+LASTING = ("doi:", "pmid:", "pmc:", "openalex:")  # what ids begin with that do not change
 _ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
 MAX_TITLE = 1_000  # characters of a title that are kept; hostile records hold megabytes
 
@@ -248,7 +248,7 @@ def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]
     """
     named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
     rows = dict(zip(named, papers.rows_of(named), strict=True))
-    passing = [mark for mark in marks if not mark.paper.startswith(_LASTING)]
+    passing = [mark for mark in marks if not mark.paper.startswith(LASTING)]
     titles = {row: mark.title for mark in passing if mark.title and (row := rows[mark.paper]) is not None}
     others = find_renumbered(papers, titles)
     for mark in passing:
