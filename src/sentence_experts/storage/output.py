@@ -332,8 +332,8 @@ class Output:
         for name, fingerprint in self._inputs.items():
             if fingerprint() != self._settings[name]:
                 raise InputError(
-                    f"{self.path}: not written, since its {name} changed while it was read; give the same "
-                    "command again"
+                    f"{self.path}: not written, since its {name} changed while it was read; start over with "
+                    "`overwrite`"
                 )
 
     def _note(
