@@ -220,3 +220,16 @@ def test_versions_of_a_preprint_are_one_work(address: str) -> None:
 def test_of_several_dois_the_first_counts(between: str) -> None:
     assert normalise_doi(f"10.1234/abc{between}10.1234/def") == "10.1234/abc"
     assert normalise_doi("https://doi.org/10.1234/abc#sec1") == "10.1234/abc"
+
+
+@pytest.mark.parametrize(
+    ("written", "doi"),
+    [
+        ("10.1016/j.cell. 2019.01.001", "10.1016/j.cell.2019.01.001"),
+        ("10.1126/science. 1068094", "10.1126/science.1068094"),
+        ("10.1234/abc. 2019", None),
+        ("10.1234/abc. 2019-03-01", None),
+    ],
+)
+def test_a_year_behind_a_doi_is_none_of_it(written: str, doi: str | None) -> None:
+    assert normalise_doi(written) == doi

@@ -397,6 +397,8 @@ def test_several_ids_in_a_cell_are_set_aside(caplog: pytest.LogCaptureFixture) -
         "35,227,408",
         "PMID:1, PMID:2",
         "smith2001, jones2002",
+        "2, 2",
+        "PMID:5;PMID:5",
         "10.1234/2\n10.1234/3",
         "10.1234/2 https://doi.org/10.1234/3",
     ],
@@ -419,6 +421,7 @@ def test_a_list_in_a_cell_is_set_aside(cell: str, caplog: pytest.LogCaptureFixtu
         "['10.1234/2']",
         "['2']",
         "10.1234/2; PMID: 35227408",
+        "10.1234/2; 35227408",
     ],
 )
 def test_names_of_one_work_in_a_cell_are_one(cell: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -354,7 +355,7 @@ def test_runs_that_are_one_are_no_seeds():
     assert "There is one training run of m" in said
 
 
-def test_stated_negatives_of_test_are_pairs():
+def test_stated_negatives_of_test_are_pairs(tmp_path: Path):
     rows = [
         {"anchor": f"rice {n}", "positive": f"rice field {n}", "negative": f"sleep {n}", "label": 1}
         for n in range(20)
@@ -364,3 +365,9 @@ def test_stated_negatives_of_test_are_pairs():
     assert found.models[0].pooled.metrics["roc_auc"] > 0.5
     given = Pairs.from_tables(test=rows + rows[:5])
     assert evaluate("tfidf", given, bootstrap=0).models[0].pooled.pairs == 45, "a negative counts once"
+    given.save(tmp_path / "pairs")
+    for kept in (str(tmp_path / "pairs"), Pairs.open(tmp_path / "pairs")):
+        found = evaluate("tfidf", kept, bootstrap=0)
+        assert (found.models[0].pooled.pairs, found.settings["pairs"]) == (45, "pairs")
+    none = Pairs.from_tables(train=rows, validation=pd.DataFrame(rows).iloc[:0], test=rows)
+    assert Pairs.of(none, labelled=True).split("validation").num_rows == 0

@@ -350,3 +350,26 @@ def test_a_sample_whose_numbers_name_other_papers_does_not_count(plain_model: Pa
     found = ordered([*titles[20:], *titles[:20]], marks, sample=sample)
     assert (found.renumbered, found.waiting, found.read) == (True, 0, 4)
     assert "draw a new one" in found.verdict
+
+
+def test_titles_of_papers_that_are_named_by_a_doi_do_not_count(corpus: Path, plain_model: Path) -> None:
+    rows = read_papers()
+    result = screen(plain_model, corpus, [row | {"title": "Smith 2001 RCT"} for row in rows], unit="title")
+    assert (result.read, result.missing) == (len(rows), 0)
+
+
+def test_a_paper_that_left_is_not_another_one_of_its_title(plain_model: Path) -> None:
+    def ordered(names: dict[str, str], rows: Any) -> ScreenResult:
+        papers = [{"id": name, "title": title, "abstract": f"About {name}."} for name, title in names.items()]
+        return screen(plain_model, import_corpus(papers=papers), rows, unit="title+abstract")
+
+    names = {f"m{n}": f"{'rice field' if n < 5 else 'sleep rats'} study {n}" for n in range(10)}
+    names |= {"m10": "soil and roots in spring", "m11": "soil and roots in spring"}
+    rows = [{"paper": f"m{n}", "similar": n < 5} for n in (0, 1, 2, 7, 8, 9)] + [
+        {"paper": "m10", "similar": True}
+    ]
+    listed = ordered(names, rows).to_pandas().fillna({"similar": "", "sampled": ""})
+    names.pop("m10")
+    second = ordered(names, listed)
+    assert (second.missing, second.read) == (1, 6)
+    assert "m11" in {each["paper_id"] for each in unread(second)}

@@ -127,5 +127,5 @@ def test_a_domain_without_validation_pairs_is_named(
     for given in (rows, [row for row in rows if row["label"]]):
         caplog.clear()
         done = train(str(experts_model), given, **settings)
-        assert "there are no validation pairs of neuro: others choose the step" in caplog.text
+        assert "there are no validation pairs of neuro: nothing measures it" in caplog.text
         assert not any("neuro" in name for name in done.history[0])

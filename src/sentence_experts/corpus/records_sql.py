@@ -312,7 +312,7 @@ NEARLY_IDS = f"""
         UNION ALL SELECT other FROM citations_of_tables
         WHERE {" AND ".join(f"{kind} IS NULL" for kind in KINDS)}
     )
-    SELECT count(*), min(n.id), min_by(f.id, n.id) FROM named n
+    SELECT count(DISTINCT n.id), min(n.id), min_by(f.id, n.id) FROM named n
     JOIN folded f ON f.folded = {_FOLDED.format("n.id")} AND f.folded <> ''
     WHERE n.id NOT IN (SELECT id FROM own)"""
 _WORDS = "trim(regexp_replace(lower(p.title), '[^\\pL\\pN]+', ' ', 'g'))"

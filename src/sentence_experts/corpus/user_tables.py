@@ -328,15 +328,19 @@ def _are_several(cell: str) -> bool:
     """Return whether a cell holds ids of several works, as of a list; a DOI may hold a ";" or "," itself."""
     if len(parse_list(cell) or ()) > 1:
         return True
+    doi, is_named = normalise_doi(cell), parse_identifier(cell).name() is not None
     for separator, word in _BETWEEN_IDS:
         parts = [part for part in separator.split(cell) if part]
-        doi = normalise_doi(cell)
         if len(parts) < 2 or (doi and separator.search(doi)):
             continue
         found = [parse_identifier(part) for part in parts]
-        if any(len({*kind} - {None}) > 1 for kind in zip(*found, strict=True)):  # not a DOI and its PMID
+        others = [part for part, names in zip(parts, found, strict=True) if names.name() is None]
+        if any(len({*kind} - {None}) > 1 for kind in zip(*found, strict=True)):
             return True
-        if all(map(str.isdecimal, parts)) or (word and all(map(word.fullmatch, parts))):
+        # A DOI or PMCID may stand with a PMID.
+        if is_named and len(others) < 2 and all(map(str.isdecimal, others)):
+            continue
+        if all(map(str.isdecimal, parts)) or (word and all(map(word.fullmatch, others))):
             return True
     return False
 

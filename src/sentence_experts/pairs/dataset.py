@@ -99,7 +99,7 @@ class Pairs(TableFolder):
         if isinstance(source, cls):
             return source._with_stated_negatives() if labelled else source
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
-            return cls.open(source)
+            return cls.of(cls.open(source), split, labelled)
         where = name_of_table(source)
         given = read_tables(source, where)
         first, table = next(iter(given.items()))
@@ -154,7 +154,9 @@ class Pairs(TableFolder):
             return self
         for name in stated:
             splits[name] = pair_up_negatives(splits[name])
-        return self.in_memory(splits, self.known_links(), {"source": self.manifest.get("source", "")})
+        made = self.in_memory(splits, self.known_links(), {}, self.works())
+        named = {} if self.path is None else {"source": self.name}
+        return replace(made, manifest={**self.manifest, "domains": made.manifest["domains"], **named})
 
     @classmethod
     def in_memory(

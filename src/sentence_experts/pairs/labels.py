@@ -325,9 +325,13 @@ def _read_sections(values: list[list[str]], named: str) -> list[list[str]] | Non
     written = {value for each in known for value in each}
     if not any(all(map(form.fullmatch, written)) for form in (_TWO_NUMBERS, _SECTION)):
         return None
-    if len({_WHOLE.sub("", value) for value in written}) == len({*map(float, written)}):
+    whole = {_WHOLE.sub("", value) for value in written}
+    numbers = Counter(map(float, whole))
+    if len(whole) == len(numbers):
         return None
-    logger.warning(f"{named}: texts, not numbers, as two of them would be one number (1.1 and 1.10)")
+    same = max(numbers, key=lambda each: numbers[each])
+    shown = " and ".join(sorted(value for value in whole if float(value) == same)[:2])
+    logger.warning(f"{named}: texts, not numbers, as {shown} would be one number")
     return known
 
 

@@ -369,6 +369,8 @@ def append_stated_negatives(table: pa.Table) -> pa.Table:
 
 def pair_up_negatives(table: pa.Table) -> pa.Table:
     """Return a table with its stated negatives as rows of label 0 instead, each pair of texts once."""
+    if not table.num_rows:
+        return table.drop_columns([NEGATIVE])
     whole = append_stated_negatives(table)
     ends = np.sort(number_texts(whole), axis=0)
     keys = pa.table({"domain": whole["domain"], "label": whole["label"], "first": ends[0], "second": ends[1]})
@@ -393,7 +395,7 @@ def number_texts(pairs: pa.Table) -> np.ndarray:
 
 def _number_values(column: pa.ChunkedArray) -> np.ndarray:
     """Number the values of a column, in their order."""
-    encoded = column.combine_chunks().dictionary_encode()
+    encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()  # of more than 2 GiB too
     numbers = np.empty(len(encoded.dictionary), np.int64)
     numbers[pc.sort_indices(encoded.dictionary)] = np.arange(len(numbers))
     found: np.ndarray = numbers[encoded.indices.to_numpy(zero_copy_only=False)]

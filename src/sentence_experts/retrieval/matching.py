@@ -48,8 +48,7 @@ def trace_paper(papers: Papers, title: str | None, entry: str | None) -> int | N
     if of_entry is None:
         return None
     shown = papers.column("title")[of_entry].as_py() or ""
-    alike = SequenceMatcher(None, letters_of(title) or "", letters_of(shown) or "").ratio()
-    return of_entry if alike >= _ALIKE else None
+    return of_entry if _likeness(letters_of(title) or "", letters_of(shown) or "") >= _ALIKE else None
 
 
 def find_renumbered(papers: Papers, titles: Mapping[int, str]) -> set[int]:
@@ -62,10 +61,13 @@ def find_renumbered(papers: Papers, titles: Mapping[int, str]) -> set[int]:
         if not one or one == other:
             continue
         is_elsewhere = trace_paper(papers, titles[row], None) not in (None, row)
-        is_unlike = not other.startswith(one) and SequenceMatcher(None, one, other).ratio() < _UNLIKE
-        if is_elsewhere or is_unlike:
+        if is_elsewhere or not (other.startswith(one) or _likeness(one, other) >= _UNLIKE):
             found.add(row)
     return found
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other, autojunk=False).ratio()  # "junk" would be common letters
 
 
 def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:

@@ -24,7 +24,14 @@ from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Sample, hash_id, split_hashes
-from sentence_experts.retrieval.taught_routes import LASTING, current_ids, gather, known_rows, latest_marks
+from sentence_experts.retrieval.taught_routes import (
+    LASTING,
+    current_ids,
+    find_listed,
+    gather,
+    known_rows,
+    latest_marks,
+)
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table
@@ -165,7 +172,10 @@ def screen(
             f"a new random sample takes the place of the {len(sample.papers):,} papers that the table has; "
             "without `sample` they are kept"
         )
-    result = order_papers(searcher, on, marks, sample, config.sample, unread)
+    if sample:
+        sample = sample.renamed(current_ids(searcher.papers, [*marks, *unread], gone=""))
+    marks = find_listed(searcher.papers, marks, unread)
+    result = order_papers(searcher, on, marks, sample, config.sample)
     if result.newer and sample and not config.sample:
         logger.warning(
             f"{result.newer:,} papers are not in the table: they came after the sample, or have no "
@@ -176,19 +186,11 @@ def screen(
 
 
 def order_papers(
-    searcher: Searcher,
-    on: SearchRoute,
-    marks: Sequence[Mark],
-    sample: Sample | None = None,
-    draw: int = 0,
-    listed: Sequence[Mark] = (),
+    searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], sample: Sample | None = None, draw: int = 0
 ) -> ScreenResult:
-    """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers.
-
-    `listed` names papers of the sample that are not marked, with their titles.
-    """
+    """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers."""
     if sample:
-        sample = sample.renamed(current_ids(searcher.papers, [*marks, *listed], gone=""))
+        sample = sample.renamed(current_ids(searcher.papers, marks, gone=""))
     marks = latest_marks(searcher.papers, _without_anchors(marks))
     taught = gather(searcher, on, marks)
     rows = known_rows(searcher.papers, marks)

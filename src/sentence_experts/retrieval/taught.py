@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDER_NAME, DEFAULT = ".taught", "default"
 _DIGEST = "sha256"  # key of the hash of all else in the file
 _DIGITS = 8  # of a hash that tells papers apart
-MAX_MARKS, MAX_ROUTES, MAX_QUERY, MAX_UNDO = 1_000, 100, 2_000, 100
+MAX_MARKS, MAX_ROUTES, MAX_QUERY, MAX_UNDO, MAX_ID = 1_000, 100, 2_000, 100, 1_000
 
 ProfileName = Annotated[str, Field(description="Profile that taught routes belong to")]
 
@@ -49,7 +49,7 @@ class Mark(_Kept):
         title, entry: title and entry of the paper, by which it is found again if its id changes.
     """
 
-    paper: str = Field(max_length=1_000)
+    paper: str = Field(max_length=MAX_ID)
     similar: bool
     query: str | None = Field(default=None, max_length=MAX_QUERY)
     like: tuple[str, ...] = Field(default=(), max_length=20)

@@ -20,6 +20,7 @@ from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import (
     DEFAULT,
+    MAX_ID,
     Mark,
     Profile,
     ProfileState,
@@ -249,7 +250,12 @@ def current_rows(papers: Papers, marks: Sequence[Mark]) -> dict[str, int | None]
     named = list(dict.fromkeys(name for mark in marks for name in (mark.paper, *mark.like)))
     rows = dict(zip(named, papers.rows_of(named), strict=True))
     passing = [mark for mark in marks if not mark.paper.startswith(LASTING)]
-    titles = {row: mark.title for mark in passing if mark.title and (row := rows[mark.paper]) is not None}
+    ids = papers.column("paper_id")  # by another name a paper is found by a DOI or PMID, which do not change
+    titles = {
+        row: mark.title
+        for mark in passing
+        if mark.title and (row := rows[mark.paper]) is not None and ids[row].as_py() == mark.paper
+    }
     others = find_renumbered(papers, titles)
     for mark in passing:
         if mark.title and rows[mark.paper] in others:
@@ -270,6 +276,22 @@ def current_ids(papers: Papers, marks: Sequence[Mark], gone: str | None = None) 
     found = papers.column("paper_id").take(pa.array([rows[name] for name in there], pa.int64()))
     named = {name: name if gone is None else gone for name in rows}
     return named | dict(zip(there, found.to_pylist(), strict=True))
+
+
+def find_listed(papers: Papers, marks: Sequence[Mark], unread: Sequence[Mark]) -> list[Mark]:
+    """Return the marks of a list with the present ids of their papers, and without titles.
+
+    A paper is found again by its title only if no other row of the list, marked or `unread`, names that one.
+    """
+    rows, now = current_rows(papers, [*marks, *unread]), current_ids(papers, [*marks, *unread])
+    names = [mark.paper for mark in marks]
+    settled = []
+    for mark, row in zip(marks, papers.rows_of(names), strict=True):
+        name = mark.paper
+        if row != rows[name]:  # the paper has another id, or left it to another paper
+            name = now[name] if rows[name] is not None else f"no paper now: {name}"[:MAX_ID]
+        settled.append(mark.model_copy(update={"paper": name, "title": None}))
+    return settled
 
 
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
@@ -329,7 +351,9 @@ def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> Exampl
     for count, kind in ((similar.sum(), "similar"), ((~similar).sum(), "not similar")):
         if count < MIN_EACH:
             gone = rows.count(None)
-            more = f", without the {gone} that the corpus does not have" if gone else ""
+            more = (
+                f", without the {gone} that the corpus does not have under this id and title" if gone else ""
+            )
             raise UsageError(f"mark at least {MIN_EACH} papers as {kind}; there are {count}{more}")
     blend, means = Blend((on,)), np.zeros((len(anchors), vectors.dimension), np.float32)
     texts = [place for place, (query, _) in enumerate(anchors) if query is not None]

@@ -24,8 +24,14 @@ from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
-from sentence_experts.retrieval.taught_routes import MAX_TITLE, described_marks, gather, latest_marks
+from sentence_experts.retrieval.taught import DEFAULT, MAX_ID, Mark, Profile, ProfileName, Sample, TaughtEntry
+from sentence_experts.retrieval.taught_routes import (
+    MAX_TITLE,
+    described_marks,
+    find_listed,
+    gather,
+    latest_marks,
+)
 from sentence_experts.retrieval.teaching import (
     Examples,
     cross_validate,
@@ -163,10 +169,10 @@ def teach(
     """
     config = TeachConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
-    marks, *_ = read_marks(examples)
+    marks, _, unread = read_marks(examples)
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
-    marks = latest_marks(searcher.papers, marks)
+    marks = latest_marks(searcher.papers, find_listed(searcher.papers, marks, unread))
     on = searcher.one_route(config.on)
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
@@ -209,10 +215,13 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None, list[Mark]]:
                 (drawn if is_drawn else others).append(paper)
             elif similar is not None:
                 before.append(paper)
-            title = strip_text(unquoted(as_text(row.get("title")) or ""))[:MAX_TITLE] or None
-            liked = (like,) if like else ()
-            mark = Mark(paper=paper, similar=bool(similar), query=query or None, like=liked, title=title)
-            (unread if similar is None else marks).append(mark)
+            title = row.get("title")
+            title = strip_text(unquoted(title))[:MAX_TITLE] or None if isinstance(title, str) else None
+            if similar is not None:
+                liked = (like,) if like else ()
+                marks.append(Mark(paper=paper, similar=similar, query=query or None, like=liked, title=title))
+            elif title is not None and len(paper) <= MAX_ID:
+                unread.append(Mark(paper=paper, similar=False, title=title))
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error

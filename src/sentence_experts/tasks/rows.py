@@ -118,14 +118,21 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
 
 def _without_linked_negatives(reading: Reading) -> Reading:
     """Leave out the negatives of rows that another row links with their anchor."""
+    if not any(row.negative for row in reading.rows):
+        return reading
     linked = {(row.split, text_key(row.anchor), text_key(row.positive or "")) for row in reading.rows}
-    left_out = 0
-    for number, row in enumerate(reading.rows):
-        if row.negative and (row.split, text_key(row.anchor), text_key(row.negative)) in linked:
-            reading.rows[number] = row._replace(negative=None, negative_group=None, negative_is_row=False)
-            left_out += 1
-    if left_out:
-        logger.warning(f"{left_out:,} negatives are left out, as other rows link them with their anchor")
+    kept, emptied = list[Row](), list[Row]()
+    for row in reading.rows:
+        is_linked = row.negative and (row.split, text_key(row.anchor), text_key(row.negative)) in linked
+        (emptied if is_linked else kept).append(row)
+    if emptied:
+        logger.warning(f"{len(emptied):,} negatives are left out, as rows link them with their anchor")
+        there = {(row.split, row.texts()) for row in kept}
+        for row in emptied:  # its pair stays, once
+            if (row.split, row.texts()) not in there:
+                there.add((row.split, row.texts()))
+                kept.append(row._replace(negative=None, negative_group=None, negative_is_row=False))
+        reading.rows[:] = kept
     return reading
 
 

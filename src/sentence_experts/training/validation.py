@@ -147,8 +147,7 @@ class Validator(SentenceEvaluator):
                 f"measure nothing{rest}"
             )
         if self.missing:
-            missing = ", ".join(self.missing)
-            logger.warning(f"there are no validation pairs of {missing}: others choose the step")
+            logger.warning(f"there are no validation pairs of {', '.join(self.missing)}: nothing measures it")
 
     def __call__(  # type: ignore[override]  # of all base models, only a SentenceTransformer gives vectors
         self,
