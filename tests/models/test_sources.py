@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from transformers import BertConfig
 import sentence_experts
 from helpers.hub import running_hub
 from sentence_experts.errors import InputError
-from sentence_experts.models import sources
+from sentence_experts.models import loading, sources
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import hub_commit, minilm_path
 from sentence_experts.storage import RECORD, record_of, write_json
@@ -186,3 +187,24 @@ def test_without_a_network_cached_models_load_and_others_fail_without_retries(
     assert vector == "(32,)"
     assert len(errors) == 2
     assert all("me/other: no such folder" in error and "minilm" in error for error in errors)
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_refused(
+    experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, opened = tmp_path / "model", loading._open
+    for folder in (place, tmp_path / "new"):
+        shutil.copytree(experts_model, folder)
+        (folder / "made_from.json").unlink(missing_ok=True)
+
+    def replace(*arguments: Any) -> Any:
+        model = opened(*arguments)
+        place.rename(tmp_path / "old")
+        (tmp_path / "new").rename(place)
+        return model
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "_open", replace)
+        with pytest.raises(InputError, match="changed while it was read"):
+            loading.load(place)
+    loading.load(place)

@@ -27,6 +27,7 @@ from sentence_experts.models.sources import (
     OPENERS,
     ModelOrigin,
     check_hub,
+    file_states,
     hub_commit,
     load_quietly,
     model_folder,
@@ -157,6 +158,7 @@ def load_files(source: str, config: LoadConfig) -> SentenceTransformer:
         return onnx_encoder.open_graph(place, config) if is_graph else onnx_encoder.open_minilm(config)  # type: ignore[return-value]
     load_quietly()
     origin = ModelOrigin.of_files(name, place)
+    before = file_states(place) if is_folder else {}
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
     try:
         with announce(f"loading {name}"):
@@ -169,6 +171,8 @@ def load_files(source: str, config: LoadConfig) -> SentenceTransformer:
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {config.device}" if config.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
+    if is_folder and file_states(place) != before:  # with files of two models
+        raise InputError(f"{place}: changed while it was read; give the same command again")
     if not is_folder:
         commit = hub_commit(place, config.revision)
     origin = replace(origin, commit=commit, notes=notes_of(place), settings=settings_of(model))
