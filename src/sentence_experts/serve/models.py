@@ -253,10 +253,14 @@ class Models:
     def _load(self, source: _Source, name: str) -> ServedModel:
         for _ in range(_ATTEMPTS):
             source.loaded = _state_of(source.place)
-            model = self._load_once(source.place, name)
-            if _state_of(source.place) == source.loaded:
-                return model
-            del model  # its weights may be those of two models
+            try:
+                model = self._load_once(source.place, name)
+                if _state_of(source.place) == source.loaded:
+                    return model
+                del model  # its weights may be those of two models
+            except InputError:
+                if _state_of(source.place) == source.loaded:
+                    raise
             gc.collect()  # its parts refer to each other
             logger.warning(f"{name}: {source.place} changed while it was loaded")
             time.sleep(_PAUSE)
