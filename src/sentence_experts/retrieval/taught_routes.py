@@ -14,7 +14,7 @@ import pyarrow as pa
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.retrieval.matching import find_renumbered, trace_paper
+from sentence_experts.retrieval.matching import find_renumbered, letters_of, trace_paper
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
@@ -317,7 +317,10 @@ def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
 
 
 def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
-    """Return marks with the titles and entries of their papers, as far as they lack both."""
+    """Return marks with the titles and entries of their papers, as far as they lack both.
+
+    A title that several papers have tells none of them apart.
+    """
     bare = [mark.paper for mark in marks if mark.title is None and mark.entry is None]
     rows = sorted({row for row in papers.rows_of(bare) if row is not None})  # read group by group
     facts = {each["paper_id"]: each for each in papers.facts(rows)}
@@ -325,6 +328,7 @@ def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
     for mark in marks:
         if mark.paper in facts and mark.title is None and mark.entry is None:
             title, entry = (facts[mark.paper].get(name) for name in ("title", "entry"))
+            title = title if papers.by_title.get(letters_of(title)) is not None else None
             mark = mark.model_copy(update={"title": title and title[:MAX_TITLE], "entry": entry})
         described.append(mark)
     return described
