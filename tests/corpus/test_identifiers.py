@@ -227,6 +227,7 @@ def test_of_several_dois_the_first_counts(between: str) -> None:
     [
         ("10.1016/j.cell. 2019.01.001", "10.1016/j.cell.2019.01.001"),
         ("10.1126/science. 1068094", "10.1126/science.1068094"),
+        ("10.1136/bmjopen- 2019-034567", "10.1136/bmjopen-2019-034567"),
         ("10.1234/abc. 2019", None),
         ("10.1234/abc. 2019-03-01", None),
     ],

@@ -29,12 +29,7 @@ from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
-from sentence_experts.retrieval.taught_routes import (
-    TaughtRoutes,
-    add_taught_route,
-    described_marks,
-    known_rows,
-)
+from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route, find_listed, known_rows
 from sentence_experts.retrieval.teach import _describe, read_marks, teach
 from sentence_experts.retrieval.teaching import Examples, fit_head
 from sentence_experts.retrieval.texts import PaperTexts
@@ -609,11 +604,10 @@ def test_from_the_command_line(
     assert (code, "served.bib is no corpus: give " in error) == (1, True)
 
 
-def test_marks_do_not_move_to_another_paper_of_one_title() -> None:
-    papers = [{"id": f"m{n}", "title": f"Rice and roots, report {n}"} for n in range(3)]
-    papers += [{"id": each, "title": "Sleep and memory of rats", "abstract": each} for each in ("s1", "s2")]
-    marks = [Mark(paper=each, similar=True) for each in ("m0", "s1")]
-    marks = described_marks(Papers(import_corpus(papers=papers)), marks)
-    renamed = [{"id": "other", "title": papers[0]["title"]}, *papers[1:3], papers[4]]
-    assert known_rows(Papers(import_corpus(papers=renamed)), marks)[1] is None
-    assert known_rows(Papers(import_corpus(papers=renamed)), marks)[0] is not None
+def test_marks_by_likeness_follow_numbers_of_rows() -> None:
+    titles = ["Rice and roots in drought", "Whale songs at night", "Stars of the old sky"]
+    rows = [{"paper": str(n + 1), "similar": n < 1, "like": "3", "title": titles[n]} for n in range(3)]
+    marks, _, unread = read_marks(rows)
+    papers = [{"id": str(n), "title": each} for n, each in enumerate(["Quantum gravity", *titles], start=1)]
+    listed = find_listed(Papers(import_corpus(papers=papers)), marks, unread)
+    assert [(mark.paper, mark.like) for mark in listed] == [(each, ("4",)) for each in "234"]

@@ -16,7 +16,7 @@ _DOI_IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 # A line break inside a DOI that has its own field: "10.1126/science. 1068094"; a year behind it is none.
-_BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)(?!(?:19|20)\d\d(?:-\d\d)*\b(?![._/]\w))")
+_BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)(?!(?:19|20)\d\d(?:-\d\d){0,2}(?![\w-])(?![._/]\w))")
 # The same around the slash: "10.1021/ bi992105o".
 _BROKEN_PREFIX = re.compile(r"10\.\s*(\d{4,9}(?:\.\d+)*)\s*/\s*(?=\S)")
 # A point for the slash: "10.1017.s1355838201011074".

@@ -158,7 +158,7 @@ def load_files(source: str, config: LoadConfig) -> SentenceTransformer:
         return onnx_encoder.open_graph(place, config) if is_graph else onnx_encoder.open_minilm(config)  # type: ignore[return-value]
     load_quietly()
     origin = ModelOrigin.of_files(name, place)
-    before = file_states(place) if is_folder else {}
+    before = _states_of_model(place) if is_folder else {}
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
     try:
         with announce(f"loading {name}"):
@@ -171,7 +171,7 @@ def load_files(source: str, config: LoadConfig) -> SentenceTransformer:
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {config.device}" if config.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
-    if is_folder and file_states(place) != before:  # with files of two models
+    if is_folder and _states_of_model(place) != before:  # with files of two models
         raise InputError(f"{place}: changed while it was read; give the same command again")
     if not is_folder:
         commit = hub_commit(place, config.revision)
@@ -180,6 +180,12 @@ def load_files(source: str, config: LoadConfig) -> SentenceTransformer:
         model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
     origin.set(model)
     return model
+
+
+def _states_of_model(place: str) -> dict[str, tuple[int, ...]]:
+    """Return the states of the files that a model is read from; a program may write its log beside them."""
+    kinds = (".safetensors", ".bin", ".json", ".txt", ".model", ".pt")
+    return {file: state for file, state in file_states(place).items() if file.endswith(kinds)}
 
 
 def _open(place: str, config: LoadConfig) -> SentenceTransformer:

@@ -67,7 +67,8 @@ def find_renumbered(papers: Papers, titles: Mapping[int, str]) -> set[int]:
 
 
 def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other, autojunk=False).ratio()  # "junk" would be common letters
+    # "Junk" would be common letters; hostile titles hold megabytes.
+    return SequenceMatcher(None, one[:300], other[:300], autojunk=False).ratio()
 
 
 def _same_work(papers: Papers, paper: Paper, row: int | None) -> int | None:

@@ -252,7 +252,7 @@ def _is_renumbered(papers: Papers, sample: Sample, titles: Sequence[str | None])
     """Return whether the ids of a sample name other papers than those drawn, as where they number rows."""
     drawn = zip(sample.papers, papers.rows_of(sample.papers), split_hashes(sample.titles), strict=False)
     own = [(row, told) for paper, row, told in drawn if row is not None and not paper.startswith(LASTING)]
-    others = sum(hash_id(letters_of(titles[row]) or "") != told for row, told in own)
+    others = sum(_hash_title(titles[row]) != told for row, told in own)
     return others > max(1, 0.2 * len(own))  # of a few the titles may have been corrected
 
 
@@ -268,8 +268,13 @@ def _draw_sample(
         before=before,
         pool=len(unread),
         rest="".join(hash_id(ids[row]) for row in rest),
-        titles="".join(hash_id(letters_of(titles[row]) or "") for row in drawn),
+        titles="".join(_hash_title(titles[row]) for row in drawn),
     )
+
+
+def _hash_title(title: str | None) -> str:
+    """Return a short hash of how a title begins, which stays when a subtitle comes."""
+    return hash_id((letters_of(title) or "")[:25])
 
 
 def _find_others(papers: Papers, ids: Sequence[str], sample: Sample | None) -> set[int | None] | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.retrieval.matching import find_renumbered, letters_of, trace_paper
+from sentence_experts.retrieval.matching import find_renumbered, trace_paper
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
@@ -284,14 +284,17 @@ def find_listed(papers: Papers, marks: Sequence[Mark], unread: Sequence[Mark]) -
     A paper is found again by its title only if no other row of the list, marked or `unread`, names that one.
     """
     rows, now = current_rows(papers, [*marks, *unread]), current_ids(papers, [*marks, *unread])
-    names = [mark.paper for mark in marks]
-    settled = []
-    for mark, row in zip(marks, papers.rows_of(names), strict=True):
-        name = mark.paper
-        if row != rows[name]:  # the paper has another id, or left it to another paper
-            name = now[name] if rows[name] is not None else f"no paper now: {name}"[:MAX_ID]
-        settled.append(mark.model_copy(update={"paper": name, "title": None}))
-    return settled
+    for name, row in zip(rows, papers.rows_of([*rows]), strict=True):
+        if row == rows[name]:
+            now[name] = name
+        elif rows[name] is None:  # another paper has its id
+            now[name] = f"no paper now: {name}"[:MAX_ID]
+    return [
+        mark.model_copy(
+            update={"paper": now[mark.paper], "like": tuple(map(now.__getitem__, mark.like)), "title": None}
+        )
+        for mark in marks
+    ]
 
 
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
@@ -317,10 +320,7 @@ def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
 
 
 def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
-    """Return marks with the titles and entries of their papers, as far as they lack both.
-
-    A title that several papers have tells none of them apart.
-    """
+    """Return marks with the titles and entries of their papers, as far as they lack both."""
     bare = [mark.paper for mark in marks if mark.title is None and mark.entry is None]
     rows = sorted({row for row in papers.rows_of(bare) if row is not None})  # read group by group
     facts = {each["paper_id"]: each for each in papers.facts(rows)}
@@ -328,7 +328,6 @@ def described_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:
     for mark in marks:
         if mark.paper in facts and mark.title is None and mark.entry is None:
             title, entry = (facts[mark.paper].get(name) for name in ("title", "entry"))
-            title = title if papers.by_title.get(letters_of(title)) is not None else None
             mark = mark.model_copy(update={"title": title and title[:MAX_TITLE], "entry": entry})
         described.append(mark)
     return described

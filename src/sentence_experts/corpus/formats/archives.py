@@ -173,7 +173,7 @@ def _read_tar(source: Source) -> Iterator[Member]:
 def _zip(source: Source) -> Iterator[Member]:
     limit = _limit(source)
     with zipfile.ZipFile(source.path) as archive:
-        if min((entry.header_offset for entry in archive.infolist()), default=0):
+        if min((entry.header_offset for entry in archive.infolist()), default=0) > 4:  # bytes of a mark
             detail = "what stands before the archive's first member is not read, as another archive may be"
             yield Rejection(source.name, None, None, "joined-archive", detail)
         for entry in (entry for entry in archive.infolist() if not entry.is_dir()):
