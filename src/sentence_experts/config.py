@@ -86,6 +86,13 @@ Dtype = Annotated[
 ]
 Names = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 """Several names; a single one may be given as it is."""
+NamesWithCommas = Annotated[
+    list[str],
+    BeforeValidator(
+        lambda given: [name.strip() for name in given.split(",")] if isinstance(given, str) else given
+    ),
+]
+"""Several names; a text holds them with commas between."""
 MaxLength = Annotated[
     int | None,
     Field(ge=1, description="Maximum number of tokens per text, if the model would read more"),

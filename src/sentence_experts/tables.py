@@ -64,6 +64,24 @@ def check_columns(where: str, wanted: Iterable[str], columns: Iterable[str]) -> 
         )
 
 
+def fold_columns(where: str, columns: Iterable[str]) -> dict[str, str]:
+    """Return the names of columns in small letters -> as they are given.
+
+    Raises:
+        InputError: two differ only in their case.
+
+    >>> fold_columns("papers.csv", ["Title", "year "])
+    {'title': 'Title', 'year': 'year '}
+    """
+    folded: dict[str, str] = {}
+    for column in columns:
+        name = column.strip().lower()
+        if name and name in folded:  # spreadsheets have columns without a name to the right
+            raise InputError(f"{where}: two columns are named {name!r} but for their case; rename one")
+        folded[name] = column
+    return folded
+
+
 def read_columns(source: Table) -> list[str]:
     """Return the names of a table's columns; of JSON lines, the names in any row.
 

@@ -873,3 +873,39 @@ def test_files_of_nbib_that_were_joined_without_a_line_break(tmp_path: Path) -> 
     record = "PMID- {0}\nOWN - NLM\nTI  - Title {0}\nSO  - J Foo. 2015"
     corpus = imported(tmp_path, "x.nbib", "".join(record.format(number) for number in (111, 112, 113)) + "\n")
     assert [paper["pmid"] for paper in papers(corpus)] == ["111", "112", "113"]
+
+
+def test_two_records_of_ris_in_one_are_none(tmp_path: Path) -> None:
+    first = "TY  - JOUR\nTI  - Roots of rice\nAB  - Abs one\nDO  - 10.1234/a\n"
+    second = "TI  - Sleep in mice\nAB  - Abs two\nDO  - 10.1234/b\nER  - \n"
+    corpus = imported(tmp_path, "x.ris", first + second + RIS)
+    assert one(corpus)["abstract"] == "Roots grow deeper."
+    assert [each["reason"] for each in rejected(corpus)] == ["broken-entry"]
+    translated = "TY  - JOUR\nTI  - Roots\nTI  - Wurzeln\nAB  - One\nAB  - Eins\nDO  - 10.1234/c\nER  - \n"
+    assert one(imported(tmp_path, "y.ris", translated))["title"] == "Roots"
+
+
+def test_a_record_of_nbib_that_was_cut_is_told_by_what_others_have(tmp_path: Path) -> None:
+    record = "PMID- {0}\nTI  - Title {0}\nAB  - Abstract\nDP  - 2001\n\n"
+    text = "".join(record.format(number) for number in (111, 112))
+    corpus = imported(tmp_path, "x.nbib", text[: text.rindex("le 112")])
+    assert [paper["pmid"] for paper in papers(corpus)] == ["111"]
+    assert [each["reason"] for each in rejected(corpus)] == ["broken-entry"]
+    short = text + "PMID- 113\nTI  - No abstract\n"
+    assert len(papers(imported(tmp_path, "y.nbib", short))) == 3
+
+
+def test_records_of_another_format_in_a_file_are_named(tmp_path: Path) -> None:
+    ris = "TY  - JOUR\nTI  - Rye\nER  - \n"
+    nbib = "PMID- 111\nTI  - Oats\nSO  - J Foo. 2015\n\n"
+    bib = "@article{a, title={Rice}}\n"
+    for name, text, title in (
+        ("x.bib", bib + ris, "Rice"),
+        ("y.ris", ris + bib, "Rye"),
+        ("z.nbib", nbib + bib, "Oats"),
+    ):
+        corpus = imported(tmp_path, name, text)
+        assert one(corpus)["title"] == title
+        assert [each["reason"] for each in rejected(corpus)] == ["other-format"]
+    note = bib.replace("Rice", "Rice\nTY  - JOUR\nTI  - x\nER  -\n")
+    assert one(imported(tmp_path, "w.bib", note))["title"].startswith("Rice")

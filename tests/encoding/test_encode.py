@@ -193,3 +193,22 @@ def test_one_text_is_given_as_a_list(plain):
     with pytest.raises(InputError, match="no such file"):
         encode(plain, "texts.csv")
     assert encode(plain, pd.Series(["Rice in drought"])).shape == (1, 32)
+
+
+def test_parts_of_other_batches_are_made_again_which_is_told(tmp_path, plain, monkeypatch, caplog):
+    source, real, seen = write_texts(tmp_path, "a.txt", [f"text {n}" for n in range(9)]), plain.encode, []
+
+    def stops_at_the_third(texts, *rest):
+        if len(seen) == 2:
+            raise StoppedError
+        seen.append(texts)
+        return real(texts, *rest)
+
+    monkeypatch.setattr(plain, "encode", stops_at_the_third)
+    with pytest.raises(StoppedError):
+        encode(plain, source, out=tmp_path / "v.npy", chunk_size=2)
+    monkeypatch.setattr(plain, "encode", real)
+    assert encode(plain, source, out=tmp_path / "v.npy", chunk_size=3).texts == 9
+    assert (
+        "2 parts of an interrupted run are made again: they were made with another chunk_size" in caplog.text
+    )

@@ -519,3 +519,24 @@ def test_vectors_that_depend_on_their_batch_are_not_searched(olmoe, tmp_path, st
     for use in (lambda: search(embedder, pd.DataFrame(rows), "Sleep"), lambda: create_app({"m": embedder})):
         with pytest.raises(UsageError, match="standard scores of each batch"):
             use()
+
+
+def test_a_cache_stays_where_it_was_made(
+    olmoe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    embedder = MoeEmbedder(olmoe, cache=Path("cache"))
+    embedder.save(tmp_path / "embedder")
+    before = embedder.encode(["rice"])
+    monkeypatch.chdir(tmp_path / "two")
+    assert np.array_equal(load(tmp_path / "embedder").encode(["rice"]), before)
+    assert not any((tmp_path / "two").iterdir())
+
+
+def test_no_texts_are_refused(olmoe: Path) -> None:
+    embedder = MoeEmbedder(olmoe)
+    for read in (embedder.states, embedder.fit_standard):
+        with pytest.raises(UsageError, match="`texts`: none are given"):
+            read([])

@@ -231,3 +231,31 @@ def test_a_group_is_in_one_set(groups: list[int], seed: int) -> None:
     assert sorted(np.concatenate(list(sets.values())).tolist()) == list(range(len(groups)))
     of_sets = [set(numbers[rows].tolist()) for rows in sets.values()]
     assert sum(map(len, of_sets)) == len(set(groups))
+
+
+@pytest.mark.parametrize("cell", ["2O01", "in press", "'2001"])
+def test_a_typing_error_among_numbers_is_told(cell: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "sentence_experts")
+    years = [str(1960 + n % 40) for n in range(119)]
+    assert len(read([*years, cell]).names) == 41
+    assert f"119 of 120 values are numbers, but {cell!r} is none" in caplog.text
+    caplog.clear()
+    assert len(read([*years, ""]).names) == 5
+    read([*years[:8], *[f"class {n % 3}" for n in range(9)]])
+    assert not caplog.text
+
+
+def test_labels_that_differ_in_case_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    cells = ["Image", "image", "Image", "Text", "Text"]
+    assert read(cells).names == ("Image", "Text", "image")
+    assert "labels differ in case alone (1), such as 'Image' and 'image'" in caplog.text
+    caplog.clear()
+    assert read(cells, ignore_case=True).names == ("Image", "Text")
+    assert not caplog.text
+
+
+def test_bytes_are_no_labels() -> None:
+    with pytest.raises(
+        InputError, match=r"column 'topic' holds bytes \(b'x'\), not labels \(in 2 of 3 texts"
+    ):
+        read([b"x", b"x", "y"])

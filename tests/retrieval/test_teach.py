@@ -611,3 +611,32 @@ def test_marks_by_likeness_follow_numbers_of_rows() -> None:
     papers = [{"id": str(n), "title": each} for n, each in enumerate(["Quantum gravity", *titles], start=1)]
     listed = find_listed(Papers(import_corpus(papers=papers)), marks, unread)
     assert [(mark.paper, mark.like) for mark in listed] == [(each, ("4",)) for each in "234"]
+
+
+def test_columns_of_marks_count_in_any_case_and_others_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    row = {"Paper": "10.1/x", "SIMILAR": "yes", "Query ": "sleep", "Title": "T", "authors": "A"}
+    (mark,), _, _ = read_marks([row])
+    assert mark == Mark(paper="10.1/x", similar=True, query="sleep", title="T")
+    assert not caplog.text
+    read_marks([row | {"queries": "x", "paper_id": "y"}])
+    assert "columns that are not used: queries, paper_id" in caplog.text
+    with pytest.raises(InputError, match="two columns are named 'similar' but for their case"):
+        read_marks([row | {"similar": "no"}])
+
+
+def test_titles_that_are_not_those_of_the_ids_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "sentence_experts")
+    titles = ["Rice and roots in drought", "Whale songs at night", "Stars of the old sky"]
+    papers = Papers(import_corpus(papers=[{"id": f"p{n}", "title": each} for n, each in enumerate(titles)]))
+    rows = [{"paper": f"p{n}", "similar": n < 1, "title": titles[n]} for n in range(3)]
+    find_listed(papers, *read_marks(rows)[::2])
+    assert not caplog.text
+    shifted = [row | {"title": title} for row, title in zip(rows, [*titles[1:], titles[0]], strict=True)]
+    assert [mark.paper for mark in find_listed(papers, *read_marks(shifted)[::2])] == ["p1", "p2", "p0"]
+    assert "ids (3) name other papers than the titles beside them, such as 'p0', whose" in caplog.text
+    caplog.clear()
+    lasting = [{"doi": f"10.1234/{n}", "title": each} for n, each in enumerate(titles)]
+    rows = [{"paper": "10.1234/0", "similar": True, "title": titles[1]}]
+    (mark,) = find_listed(Papers(import_corpus(papers=lasting)), *read_marks(rows)[::2])
+    assert mark.paper == "10.1234/0"
+    assert "papers (1) have other titles than the list says, such as doi:10.1234/0" in caplog.text

@@ -225,6 +225,18 @@ def test_shorter_vectors_of_models_that_declare_them(
             assert np.linalg.norm(answer["data"][0]["embedding"]) == pytest.approx(size, abs=1e-5)
 
 
+def test_shortened_blends_have_length_1(experts: ExpertEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experts[0].auto_model.config, "matryoshka_dimensions", [8], raising=False)
+    routes = ["crops=0.7,neuro=0.3", "crops"]
+    with client_of({"m": experts}) as client:
+        data = ask(client, input=["a text", "a text"], route=routes, dimensions=8).json()["data"]
+        (whole,) = ask(client, route=routes[0]).json()["data"]
+    blend, plain = (np.array(each["embedding"]) for each in data)
+    cut = np.array(whole["embedding"][:8])
+    np.testing.assert_allclose(blend, cut / np.linalg.norm(cut), atol=1e-6)
+    np.testing.assert_allclose(plain, experts.encode("a text", prompt_name="crops")[:8], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "text",
     [

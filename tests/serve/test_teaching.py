@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -288,8 +289,9 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
     )
     found = post(client, "/list", {"text": bibtex})
     assert (found["marked"], found["unknown"], found["examples"]) == (2, 1, ["No"])
-    ris = f"TY  - JOUR\nTI  - x\nDO  - {papers[2]['doi']}\nER  - \n"
-    assert post(client, "/list", {"text": ris, "similar": False})["marked"] == 1
+    ris = f"TY  - JOUR\nDO  - {papers[2]['doi']}\nER  - \nTY  - JOUR\nAU  - X\nER  - \nTI  - Y\nER  - \n"
+    found = post(client, "/list", {"text": ris, "similar": False})
+    assert (found["marked"], found["unknown"]) == (1, 2), "a record without a title has a DOI"
     lines = f"{papers[3]['doi']}\n\nhttps://doi.org/{papers[4]['doi']}\n{papers[5]['title']}\n10.1/none"
     found = post(client, "/list", {"text": lines, "similar": False})
     assert (found["marked"], found["examples"]) == (3, ["10.1/none"])
@@ -309,6 +311,7 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
         paper for paper, each in zip(ids, papers, strict=True) if papers[0]["keywords"][0] in each["keywords"]
     }
     assert found["marked"] == len(found["marks"]) == 2 * len(similar)
+    assert found["left_out"] == 0
     assert post(client, "/screen")["verdict"].startswith(f"{len(similar)} papers read, {len(similar)} of")
     one = next(each["paper"] for each in found["marks"] if each["assumed"])
     post(client, "/marks", {"marks": [{"paper": one, "similar": False}]})
@@ -570,3 +573,14 @@ def test_nothing_is_lost_by_a_server_that_is_killed(tmp_path: Path, plain_model:
 def test_names_are_new() -> None:
     names = [teaching._new_name({*()}), teaching._new_name({"my-method", "my-method-2", "other"})]
     assert names == ["my-method", "my-method-3"]
+
+
+def test_papers_of_a_keyword_beyond_the_most_that_are_marked_are_counted(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["sentence_experts.serve.teaching"], "MAX_LABELLED", 3)
+    keyword, other = searched_papers()[0]["keywords"][:2]
+    with_it = sum(keyword in each["keywords"] for each in searched_papers())
+    assert with_it > 3, other
+    found = post(client, "/list", {"keyword": keyword})
+    assert (found["marked"], found["left_out"]) == (6, with_it - 3)

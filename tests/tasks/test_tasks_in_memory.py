@@ -540,3 +540,20 @@ def test_a_negative_that_another_row_links_is_left_out(caplog: pytest.LogCapture
     kept = [row for split in SPLITS for row in tasks.pairs("qa", "mine", split).to_pylist()]
     assert not any(row["negative"] == "Answer 5." for row in kept)
     assert sum(row["negative"] is not None for row in kept) == 60
+
+
+def test_texts_of_several_rows_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = moods(60)
+    compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": pd.DataFrame(rows)}}})
+    assert "several rows" not in caplog.text
+    rows += [rows[0], rows[1] | {"label": "another"}]
+    compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": pd.DataFrame(rows)}}})
+    assert "tasks.mood.datasets.moods: texts stand in several rows (2 rows more" in caplog.text
+    assert "1 of them have several labels" in caplog.text
+
+
+@pytest.mark.parametrize("empty", ["", []])
+def test_a_role_without_a_column_is_refused(empty: Any) -> None:
+    table = {"table": pd.DataFrame(questions(12)), "anchor": empty, "positive": "passage"}
+    with pytest.raises(InputError, match="`anchor`: name a column"):
+        compile_tasks({"s": {"kind": "retrieval", "datasets": {"t": table}}})

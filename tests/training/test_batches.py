@@ -126,9 +126,7 @@ def test_too_few_pairs_or_texts_are_named(tmp_path: Path, tasks: Tasks) -> None:
     RouteBatches(made(tasks, batches="heterogeneous"), 12, processes=2)
     same = made(of_labels(["x"] * 48, tmp_path, texts=4))
     with pytest.raises(InputError, match="too few of its texts differ for batches of 8"):
-        RouteBatches(same, 8).groups_in_a_pass()
-    with pytest.raises(InputError, match="too few"):
-        first(RouteBatches(same, 8), 2)
+        RouteBatches(same, 8)
 
 
 def test_text_of_many_pairs_does_not_block_other_pairs(tmp_path: Path) -> None:

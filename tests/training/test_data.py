@@ -21,7 +21,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import COLUMNS, LinkedPairs, open_data
+from sentence_experts.training.data import COLUMNS, NONE, LinkedPairs, find_distinct, find_places, open_data
 from sentence_experts.training.run import train
 from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import TrainingSet
@@ -246,3 +246,13 @@ def test_a_negative_that_is_the_text_of_several_ids_is_none_of_their_positives()
     assert {frozenset({"1", of_negative}), frozenset({"2", of_negative})} <= linked
     keys = zip(*(pairs[f"{end}_key"].to_pylist() for end in COLUMNS[:2]), strict=True)
     assert {frozenset(ends) for ends in keys} == linked
+
+
+@pytest.mark.slow
+def test_more_than_2_gib_of_texts_are_numbered() -> None:
+    long = pa.array(["x" * (1_200 << 20), "short"])
+    column = pa.chunked_array([long, long])  # one buffer, twice
+    values, numbers = find_distinct(column)
+    assert (len(values), numbers.tolist()) == (2, [0, 1, 0, 1])
+    del values
+    assert find_places(pa.chunked_array([["short", None, "other"]]), column).tolist() == [1, NONE, NONE]

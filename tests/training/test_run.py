@@ -206,3 +206,14 @@ def test_a_model_that_leaves_prompts_out_is_not_trained_with_them(plain_model: P
     )
     with pytest.raises(UsageError, match="pooling leaves prompts out"):
         train(model, tasks, max_steps=1, batch_size=4)
+
+
+def test_a_folder_of_the_user_that_is_called_logs_stays(
+    pairs: Pairs, experts_model: Path, tmp_path: Path
+) -> None:
+    run, config = tmp_path / "run", SHORT.model_copy(update={"max_steps": 1})
+    train(str(experts_model), pairs, config, run)
+    (run / "logs").mkdir()
+    (run / "logs" / "mine.txt").write_text("mine")
+    train(str(experts_model), pairs, config, run, overwrite=True, seed=1)
+    assert (run / "logs" / "mine.txt").read_text() == "mine"

@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from helpers.saved_weights import weights_of
-from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
+from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 from sentence_experts.errors import UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
@@ -133,3 +133,12 @@ def test_a_token_router_learns_with_its_balance(tasks: Tasks, minilm: str, tmp_p
         losses[name] = weights_of(tmp_path / name / "model")
         assert any(".router." in weight for weight in moved(model, tmp_path / name / "model"))
     assert any(not torch.equal(losses["none"][name], losses["same"][name]) for name in losses["same"])
+
+
+def test_settings_that_would_have_no_effect_are_refused(model: Path, tmp_path: Path) -> None:
+    weights = {name: {"weight": 2.0} for name in ("retrieval", "classification", "clustering")}
+    weighted = make_tasks_folder(tmp_path / "tasks", fields=weights)
+    with pytest.raises(UsageError, match="`batches=mixed`: weights of tasks draw"):
+        train(str(model), weighted, SHORT, batches="mixed")
+    with pytest.raises(UsageError, match="no room for text beside the prompt's"):
+        train(str(model), weighted, SHORT, max_length=8)

@@ -114,6 +114,7 @@ def test_frozen_shared_weights_stay(pairs: Pairs, plain: str, tmp_path: Path) ->
         ({"route_by": "domain"}, "`route_by`"),
         ({"router_loss": 0.5}, "`router_loss`"),
         ({"router_learning_rate": 1e-5}, "`router_learning_rate`"),
+        ({"max_length": 10_000}, "`max_length=10000`: the model reads [0-9]+ tokens at most"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(plain: str, options: dict, message: str) -> None:

@@ -229,6 +229,10 @@ def test_default_space_is_that_of_the_preprint() -> None:
         ("batch_size: {type: int, low: 1, high: 20}", r"batch_size: .*\(got 1\)"),
         ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; did you mean batches"),
         ("scheduler: {type: categorical, choices: [cosine, square]}", "scheduler: .*'square'"),
+        ("epochs: {type: int, low: 1.5, high: 3.9}", "epochs: .*whole numbers"),
+        ("epochs: {type: categorical, choices: [1, 2], high: 3}", "epochs: .*choices alone"),
+        ("epochs: {type: float, low: 1, high: 3, choices: [1, 2]}", "epochs: .*categorical"),
+        ("pair_metric: {type: categorical, choices: [f1_max, roc_auc]}", "pair_metric: .*cannot be compared"),
     ],
 )
 def test_a_bad_space_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:

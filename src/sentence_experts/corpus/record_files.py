@@ -17,7 +17,7 @@ from typing import Any
 
 from sentence_experts.corpus.formats import openalex
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING, kind_of
-from sentence_experts.corpus.formats.exports import EXPORTS, read_beginning
+from sentence_experts.corpus.formats.exports import EXPORTS, find_export, read_beginning
 from sentence_experts.corpus.formats.openalex import RecordFilter, iso_day, parse_record, read_works
 from sentence_experts.corpus.paper import Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart, count_ignored_if_done, mark_done, part_key
@@ -63,7 +63,7 @@ def record_to_paper(format: str, record: Any, chosen: RecordFilter, day: int = 0
 def format_of(file: Path) -> str:
     """Return the format of the first records of a file, or "unknown"; empty if it has none."""
     text = read_beginning(file)
-    if known := next((name for name, export in EXPORTS.items() if export.begins(text)), None):
+    if known := find_export(text):
         return known
     first = list(islice(read_records("openalex", file), 10))
     for raw in first:

@@ -47,6 +47,7 @@ from sentence_experts.tables import (
     Table,
     check_columns,
     fingerprint,
+    fold_columns,
     is_path,
     name_of_table,
     read_columns,
@@ -196,11 +197,10 @@ def _check(table: Table, kind: str) -> dict[str, str]:
     """
     required, more = _COLUMNS[kind]
     name, given = name_of_table(table), read_columns(table)
+    fold_columns(name, given)
     columns = [column.strip().lower() for column in given]
     if "keywords" not in columns:
         columns = ["keywords" if column == "tags" else column for column in columns]
-    if twice := next((column for column in columns if columns.count(column) > 1), None):
-        raise InputError(f"{name}: two columns are named {twice!r} but for their case; rename one")
     named = any(column in columns for column in _NAMING)
     check_columns(name, [column for column in required if column != "id" or not named], columns)
     absent = [column for column in more if column not in columns]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from sentence_experts.config import BatchSize, Column, Config
+from sentence_experts.config import BatchSize, Column, Config, NamesWithCommas
 
 
 class EncodeConfig(Config):
     """Settings of `encode`."""
 
-    route: list[str] | None = Field(
+    route: NamesWithCommas | None = Field(
         None,
         description="Route to encode with; needed if the model has routes. With a folder as output: several "
         "routes, or `all`, each with its own column",
@@ -34,8 +34,3 @@ class EncodeConfig(Config):
         ge=1,
         description="Number of texts per file in a folder, also the most that an interruption loses",
     )
-
-    @field_validator("route", mode="before")
-    @classmethod
-    def _check_route(cls, route: Any) -> Any:
-        return route.split(",") if isinstance(route, str) else route

@@ -129,6 +129,7 @@ class MoeEmbedder(SentenceTransformer):
         self.settings = {
             "model": model,
             **config.model_dump(mode="json", exclude={"parts", "alpha", "device"}),
+            "cache": None if config.cache is None else str(Path(config.cache).resolve()),
             "wording": config.words_of,
             "weights": reader.weights,
             "quantize": reader.quantize,
@@ -293,7 +294,7 @@ class MoeEmbedder(SentenceTransformer):
     def with_cache(self, cache: Path) -> MoeEmbedder:
         """Return the same model, whose states are cached in this folder unless they have a cache already."""
         other = self.with_parts(self.parts)
-        other.settings = {**self.settings, "cache": self.settings["cache"] or str(cache)}
+        other.settings = {**self.settings, "cache": self.settings["cache"] or str(cache.resolve())}
         return other
 
     def _set_parts(self, parts: str, alpha: float) -> None:
@@ -308,9 +309,12 @@ class MoeEmbedder(SentenceTransformer):
 
         Raises:
             InputError: a text is empty, or no text.
+            UsageError: there are no texts.
             SentenceExpertsError: a text does not fit into memory.
         """
         _check_texts(texts)
+        if not len(texts):
+            raise UsageError("`texts`: none are given")
         distinct = list(dict.fromkeys(texts))
         read = partial(read_states, self.reader)
         with progress(what, len(distinct)) as advance:

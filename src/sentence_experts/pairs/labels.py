@@ -42,6 +42,8 @@ _CODE = re.compile(r"[+-]?0\d.*|.*_.*")  # a text, not a number
 _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _SECTION = re.compile(r"\d+(\.(1?\d|20))?")
 _WHOLE = re.compile(r"\.0*$")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_FEW = 0.1  # share of texts among numbers that may be typing errors
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
 
@@ -237,11 +239,19 @@ def read_labels(
         labels = sections or (values if known is None else _put_in_bins(known, bins, named))
         if known is None and single and all(map(_DECIMAL_COMMA.fullmatch, single)):
             logger.warning(f"{named}: numbers with a comma ({single[0]}) are labels; write a decimal point")
+        elif known is None:
+            _warn_of_few_texts(_without_missing(values), named)
     if ignore_case:
         times = Counter(label for each in labels for label in each)
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
         labels = [[spelled[label.lower()] for label in each] for each in labels]
     names = sorted({label for each in labels for label in each})
+    first = {name.lower(): name for name in reversed(names)}
+    if odd := [(first[name.lower()], name) for name in names if first[name.lower()] != name]:
+        logger.warning(
+            f"{named}: labels differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
+            "they are different labels; write them in one way if they are not"
+        )
     numbers = {name: number for number, name in enumerate(names)}
     sets = [sorted({numbers[label] for label in each}) for each in labels]
     indptr = np.cumsum([0, *map(len, sets)])
@@ -292,9 +302,10 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
                 return _read_cell(items, separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
         return [part.strip() for part in parts if strip_text(part)]
-    if isinstance(cell, Mapping):
-        raise InputError(f"holds an object ({cell!r:.60}), not labels")
-    if isinstance(cell, Iterable) and not isinstance(cell, bytes):
+    if isinstance(cell, Mapping | bytes):
+        what = "bytes" if isinstance(cell, bytes) else "an object"
+        raise InputError(f"holds {what} ({cell!r:.60}), not labels")
+    if isinstance(cell, Iterable):
         items = [
             [normalize("NFC", strip_text(part))] if isinstance(part, str) else _read_cell(part, separator)
             for part in cell
@@ -351,6 +362,17 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
     written = {value for each in known for value in each}
     is_code = any(_CODE.fullmatch(value) for value in written)
     return numbers if flat and exact and not is_code else None
+
+
+def _warn_of_few_texts(values: list[list[str]], named: str) -> None:
+    """Warn of a column of numbers to cut into bins but for a few texts, which may be typing errors."""
+    flat = [value for each in values for value in each]
+    texts = [value for value in flat if not _NUMBER.fullmatch(value)]
+    if 0 < len(texts) <= _FEW * len(flat) and len({*flat} - {*texts}) > MAX_CATEGORIES:
+        logger.warning(
+            f"{named}: {len(flat) - len(texts):,} of {len(flat):,} values are numbers, but {texts[0]!r} is "
+            "none: so each number is a label; correct or empty such cells to have the numbers cut into ranges"
+        )
 
 
 def _put_in_bins(values: list[list[float]], bins: int, named: str) -> list[list[str]]:

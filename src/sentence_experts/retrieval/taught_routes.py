@@ -284,7 +284,9 @@ def find_listed(papers: Papers, marks: Sequence[Mark], unread: Sequence[Mark]) -
     A paper is found again by its title only if no other row of the list, marked or `unread`, names that one.
     """
     rows, now = current_rows(papers, [*marks, *unread]), current_ids(papers, [*marks, *unread])
-    for name, row in zip(rows, papers.rows_of([*rows]), strict=True):
+    by_id = dict(zip(rows, papers.rows_of([*rows]), strict=True))
+    _warn_of_titles(papers, [*marks, *unread], by_id, rows, now)
+    for name, row in by_id.items():
         if row == rows[name]:
             now[name] = name
         elif rows[name] is None:  # another paper has its id
@@ -295,6 +297,33 @@ def find_listed(papers: Papers, marks: Sequence[Mark], unread: Sequence[Mark]) -
         )
         for mark in marks
     ]
+
+
+def _warn_of_titles(
+    papers: Papers,
+    marks: Sequence[Mark],
+    by_id: Mapping[str, int | None],
+    rows: Mapping[str, int | None],
+    now: Mapping[str, str],
+) -> None:
+    """Warn of papers of a list whose titles are not those of the papers that their ids name."""
+    moved = [name for name, row in by_id.items() if row is not None and rows[name] not in (None, row)]
+    if moved:
+        logger.warning(
+            f"ids ({len(moved):,}) name other papers than the titles beside them, such as {moved[0]!r}, "
+            f"whose title is that of {now[moved[0]]!r}: the titles count"
+        )
+    titles = {
+        row: mark.title
+        for mark in marks
+        if mark.title and (row := by_id[mark.paper]) is not None and row == rows[mark.paper]
+    }
+    if others := find_renumbered(papers, titles):
+        first = min(others)
+        logger.warning(
+            f"papers ({len(others):,}) have other titles than the list says, such as "
+            f"{papers.column('paper_id')[first].as_py()}, {titles[first][:60]!r}: their identifiers count"
+        )
 
 
 def latest_marks(papers: Papers, marks: Sequence[Mark]) -> list[Mark]:

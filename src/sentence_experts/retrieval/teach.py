@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.citation_export import unquoted
+from sentence_experts.retrieval.citation_export import COLUMNS, unquoted
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
@@ -38,7 +39,14 @@ from sentence_experts.retrieval.teaching import (
     fit_head,
 )
 from sentence_experts.retrieval.texts import PaperTexts
-from sentence_experts.tables import Table, check_columns, name_of_table, read_columns, read_rows
+from sentence_experts.tables import (
+    Table,
+    check_columns,
+    fold_columns,
+    name_of_table,
+    read_columns,
+    read_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +57,8 @@ SHOWN, WORDS = 5, 8
 _YES = ("1", "1.0", "true", "yes", "y", "similar")  # 1.0: pandas, where cells are empty
 _NO = ("0", "0.0", "false", "no", "n", "not similar")
 _COLUMNS = ("similar", "query", "like", "sampled")
+
+logger = logging.getLogger(__name__)
 
 
 class TeachConfig(PaperTexts):
@@ -193,15 +203,22 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None, list[Mark]]:
     Raises:
         InputError: a column is missing, or a cell is neither yes nor no.
     """
-    where, columns = name_of_table(examples), read_columns(examples)
-    names = ("paper_id" if "paper_id" in columns and "paper" not in columns else "paper", *_COLUMNS)
-    check_columns(where, names[:2], columns)
-    known, marks, unread = [each for each in (*names, "title") if each in columns], list[Mark](), list[Mark]()
+    where = name_of_table(examples)
+    folded = fold_columns(where, read_columns(examples))
+    names = ("paper_id" if "paper_id" in folded and "paper" not in folded else "paper", *_COLUMNS)
+    check_columns(where, names[:2], folded)
+    exported = {*COLUMNS} - {"paper_id"}  # beside `paper` it is not read
+    if unknown := [own for name, own in folded.items() if name and name not in (*names, *exported)]:
+        listed = f"{', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
+        logger.warning(f"{where}: columns that are not used: {listed}; these are: {', '.join(names)}, title")
+    known = {name: folded[name] for name in (*names, "title") if name in folded}
+    marks, unread = list[Mark](), list[Mark]()
     drawn, others, before = list[str](), list[str](), list[str]()
-    for number, row in enumerate(read_rows(examples, known), start=1):
+    for number, row in enumerate(read_rows(examples, [*known.values()]), start=1):
         try:
             if isinstance(row, BadRowError):
                 raise row
+            row = {name: row.get(own) for name, own in known.items()}
             cells = (strip_text(unquoted(as_text(row.get(each)) or "")) for each in names)
             paper, given, query, like, sampled = cells
             if not any((paper, given, query, like, sampled)):  # as spreadsheets write at the end

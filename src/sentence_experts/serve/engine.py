@@ -57,12 +57,16 @@ class Embedded:
     def finished(self, dimensions: int | None, normalize: bool | None) -> NDArray[np.float32]:
         """Return vectors, (texts, dimensions), cut to `dimensions`.
 
-        They have length 1 if `normalize`, or, where that is None, if the model normalizes vectors.
+        They have length 1 if `normalize`; where that is None, if the model normalizes vectors, or
+        they are of a blend or a taught route.
         """
         vectors: NDArray[np.float32] = np.stack(self.vectors)
         if dimensions not in (None, self.served.dimension):
-            normalize = self.served.normalizes if normalize is None else normalize
             vectors = vectors[:, :dimensions]
+            if normalize is None:
+                known = (None, *self.served.known.prompts)
+                units = np.array([self.served.normalizes or each not in known for each in self.routes])
+                return np.where(units[:, None], unit(vectors), vectors)
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors

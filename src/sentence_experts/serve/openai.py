@@ -117,7 +117,8 @@ async def _embed_taught(
         vectors.append(each.apply(unit(embedded.by(view.served).finished(None, False))))
         tokens.append(embedded.tokens)
     blended = list(unit(np.tensordot(np.array(view.blend.weights, np.float32), vectors, 1)))
-    return replace(embedded, vectors=blended, tokens=[sum(of_text) for of_text in zip(*tokens, strict=True)])
+    summed = [sum(of_text) for of_text in zip(*tokens, strict=True)]
+    return replace(embedded, vectors=blended, tokens=summed, routes=[view.name] * len(texts))
 
 
 def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str, Any]:

@@ -63,7 +63,9 @@ class ListRequest(Schema):
     )
     similar: bool = Field(True, description="Whether the papers of `text` are similar")
     keyword: str | None = Field(
-        None, description="Keyword or collection: its papers are similar, as many others (at random) not"
+        None,
+        description="Keyword or collection: its papers (of many, 200 at random) are similar, as many "
+        "others (at random) not",
     )
 
 
@@ -147,7 +149,8 @@ async def mark(request: Request) -> Response:
 
 @router.post("/list", openapi_extra=body_of(ListRequest))
 async def mark_list(request: Request) -> Response:
-    """Mark the papers of a list, or by a keyword; `marked` counts them, `unknown` are not in the corpus."""
+    """Mark the papers of a list, or by a keyword, at most 200; `marked` counts them, `left_out` those beyond,
+    `unknown` are not in the corpus."""
     body = await read(request, ListRequest)
     library: Library = request.app.state.library
     if (body.text is None) == (body.keyword is None):
@@ -157,7 +160,7 @@ async def mark_list(request: Request) -> Response:
         raise RequestError(422, why, "text")
 
     def change(state: ProfileState) -> Told:
-        papers, unknown, marked = library.papers, list[str](), dict[int, bool]()
+        papers, unknown, marked, left_out = library.papers, list[str](), dict[int, bool](), 0
         if body.text is not None:
             listed = read_listed_papers(body.text)
             for paper, row in zip(listed, match_papers(papers, listed), strict=True):
@@ -173,6 +176,7 @@ async def mark_list(request: Request) -> Response:
             alike = np.setdiff1d(np.flatnonzero(has), [*known - assumed])  # marks by the user stay
             others = np.setdiff1d(np.flatnonzero(~has), [*known])
             room = min(len(alike), MAX_LABELLED)
+            left_out = len(alike) - room
             for similar, rows in ((True, alike), (False, others)):
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
         ids = papers.column("paper_id").take(pa.array(list(marked), pa.int64())).to_pylist()
@@ -181,7 +185,8 @@ async def mark_list(request: Request) -> Response:
             for paper, similar in zip(ids, marked.values(), strict=True)
         ]
         _mark(state, library, marks)
-        return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
+        told = {"marked": len(marked), "left_out": left_out}
+        return told | {"unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)
 

@@ -195,7 +195,11 @@ class Output:
             self.path = self._home = self.path / NEW
             remove_leftovers(self.path)
             return "unfinished"
-        state: State = "new" if self.overwrite else self._compare()
+        state: State = "new"
+        if not self.overwrite:
+            state = self._compare()
+        elif self._is_begun():
+            state = "unfinished"
         if state == "new":
             remove(self._parts)
             if self.grows and self.overwrite and list_own_files(self.path, self.names):
@@ -204,10 +208,21 @@ class Output:
                 self._note(None)
         return state
 
+    def _is_begun(self) -> bool:
+        """Return whether an interrupted run has begun this output, in its place or as parts beside it."""
+        begun, record = self._read_settings_of_parts(), read_record(self._file) if self.grows else None
+        if begun and begun == self._settings:
+            return True
+        return record is not None and record["files"] is None and record["settings"] == self._settings
+
+    def _read_settings_of_parts(self) -> dict[str, Any]:
+        parts = settings_of_parts(self._parts) or {}
+        return {name: value for name, value in parts.items() if name in self._settings}
+
     def _compare(self) -> State:
         """Compare the settings with the finished or begun output's."""
         record, parts = read_record(self._file), settings_of_parts(self._parts)
-        begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
+        begun = self._read_settings_of_parts()
         if begun and begun == self._settings:
             return "unfinished"  # parts of the same output, beside one that they will replace
         if self.is_file and record and (others := (record["files"] or {}).keys() - set(self.names)):
@@ -236,7 +251,7 @@ class Output:
         if parts is not None:
             logger.info(
                 f"{self._parts} holds what an interrupted command with `overwrite` has made: to go on, give "
-                "that command again without `overwrite`; or remove the folder"
+                "that command again; or remove the folder"
             )
         return "finished"
 
@@ -255,9 +270,16 @@ class Output:
     def parts(self, suffix: str, **more: Any) -> PartStore:
         """Return the parts of the result, which lie beside it, for a result that does not grow in its folder.
 
-        `more` are settings that decide the parts, but not the result.
+        `more` are settings that decide the parts, but not the result; parts with others are made anew.
         """
-        return PartStore.open(self._parts, {**self._settings, **more}, suffix)
+        settings, before = {**self._settings, **more}, settings_of_parts(self._parts)
+        made = len(list(self._parts.glob(f"[!.]*{suffix}"))) if before else 0
+        if before and made and (name := find_different_setting(before, settings)) is not None:
+            logger.warning(
+                f"{self.path}: {made:,} parts of an interrupted run are made again: they were made with "
+                f"{describe_difference(name, before)}"
+            )
+        return PartStore.open(self._parts, settings, suffix)
 
     @contextmanager
     def replacing(self) -> Iterator[Path]:

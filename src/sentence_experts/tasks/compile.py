@@ -17,7 +17,7 @@ from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TEXTS, TEXTS_SCHEMA, Tasks
-from sentence_experts.tasks.rows import Row, UnusableError, read, text_id
+from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, text_key
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,
@@ -223,10 +223,27 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 
 def _drop_repeats(dataset: Dataset) -> None:
     """Keep one row of each pair and negative; labelled and scored rows stay as they were published."""
+    if dataset.task.of.labelled:
+        _warn_of_repeats(dataset)
     if dataset.task.of.trainable and not dataset.task.of.labelled:
         distinct = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
         dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
         dataset.rows = list(reversed(distinct.values()))
+
+
+def _warn_of_repeats(dataset: Dataset) -> None:
+    """Warn of texts of one split that have several labels, or several rows."""
+    rows: dict[tuple[str | None, str], list[str | None]] = {}
+    for row in dataset.rows:
+        rows.setdefault((row.split, text_key(row.anchor)), []).append(row.label)
+    several = sum(len({*labels}) > 1 for labels in rows.values())
+    repeated = len(dataset.rows) - len(rows)
+    if repeated:
+        labels = f"{several:,} of them have several labels" if several else "each has one label"
+        logger.warning(
+            f"{dataset.where}: texts stand in several rows ({repeated:,} rows more than texts); {labels}. "
+            "All rows are kept, and count: remove those that are mistakes"
+        )
 
 
 # ---- tables of one dataset -----------------------------------------------------------------------

@@ -112,6 +112,8 @@ class Source(BaseModel):
 
     def columns(self, kind: Kind, found: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
         """Return role -> the columns it is in; optional roles only if they are given, or were `found`."""
+        if empty := [role for role in kind.columns if getattr(self, role) in ("", [], ())]:
+            raise InputError(f"`{empty[0]}`: name a column")
         wanted = {role: getattr(self, role) or role for role in kind.columns}
         wanted |= {role: names for role in kind.optional if (names := getattr(self, role))}
         used = {name for names in wanted.values() for name in ([names] if isinstance(names, str) else names)}

@@ -121,12 +121,16 @@ class RouteBatches(DefaultBatchSampler):
             swap: whether to swap symmetric pairs.
 
         Raises:
-            InputError: a pool does not fill one group of batches.
+            InputError: a pool does not fill one group of batches, or too few of its texts differ.
         """
         super().__init__(training.columns[0], batch_size=batch_size, drop_last=True, seed=seed)
         self.training, self.processes, self.steps = training, processes, steps
         self._swaps = training.symmetric if swap else np.zeros(len(training), dtype=bool)
-        self._pools()
+        random = np.random.default_rng(seed)
+        for pool in (pool for pools in self._pools().values() for pool in pools):
+            pool.begin(random)
+            while pool.take() is None:
+                pool.begin(random)
 
     def __len__(self) -> int:
         return self.steps * self.processes
@@ -139,11 +143,7 @@ class RouteBatches(DefaultBatchSampler):
                 yield group[start : start + self.batch_size]
 
     def groups_in_a_pass(self) -> int:
-        """Return the number of groups that all pairs give once: the steps of an epoch.
-
-        Raises:
-            InputError: a pool gives none, because too few of its texts differ.
-        """
+        """Return the number of groups that all pairs give once: the steps of an epoch."""
         random = np.random.default_rng(self.seed)
         count = 0
         for pool in (pool for pools in self._pools().values() for pool in pools):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from sentence_experts.config import Config, Names, Seed
+from sentence_experts.config import Config, Names, NamesWithCommas, Seed
 
 # The control of MoTE's task-aware training: the same batches and temperature for all tasks (Romero 2025, note
 # of Table 4).
@@ -27,7 +27,7 @@ IN_BATCH_NEGATIVES, ARGMAX_TARGET, LEARNED_TEMPERATURE = LOSSES = (
 class TrainConfig(Config):
     """Settings of `train`. A route is a domain or a task."""
 
-    routes: list[str] | None = Field(
+    routes: NamesWithCommas | None = Field(
         None,
         min_length=1,
         description="Train and validate on these domains or tasks only; others change with the weights that "
@@ -145,11 +145,6 @@ class TrainConfig(Config):
         "times as large as the model",
     )
     seed: Seed = Field(0, description="Random seed of the sampled pairs, batches, swaps and dropout")
-
-    @field_validator("routes", mode="before")
-    @classmethod
-    def _split_at_commas(cls, value: Any) -> Any:
-        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -375,6 +375,7 @@ def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.C
 
 def find_places(values: pa.ChunkedArray, known: pa.ChunkedArray | pa.Array) -> Numbers:
     """Return the place of each value in `known`, the first one; `NONE` for a missing one."""
+    known = known.cast(pa.large_string())  # of more than 2 GiB too
     known = known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
     places = pc.index_in(values.cast(known.type), value_set=known, skip_nulls=True).fill_null(NONE)
     numbers: Numbers = places.to_numpy().astype(np.int64)
@@ -383,5 +384,5 @@ def find_places(values: pa.ChunkedArray, known: pa.ChunkedArray | pa.Array) -> N
 
 def find_distinct(column: pa.ChunkedArray) -> tuple[list[str], Numbers]:
     """Return the distinct values, in the order they come, and the number of each row's value."""
-    encoded = column.combine_chunks().dictionary_encode()
+    encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()  # of more than 2 GiB too
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

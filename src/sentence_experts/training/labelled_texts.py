@@ -158,7 +158,7 @@ def _read_cells(
             setting = "group" if name == config.group else "text"
             raise InputError(f"`{setting}`: no column {name!r}; the columns are {', '.join(names)}")
     cells: dict[str, list[Any]] = {name: [] for name in names}
-    numbers, bad = [], 0
+    numbers, bad_rows = [], []
     for number, row in enumerate(itertools.islice(read_rows(table), limit), start=1):
         try:
             if isinstance(row, BadRowError):
@@ -167,14 +167,16 @@ def _read_cells(
                 for part in value if isinstance(value, list) else [value]:
                     as_text(part if isinstance(part, str) else None)
         except BadRowError as error:
-            bad += 1
-            if bad == 1 and limit is None:
-                logger.warning(f"{name_of_table(table)}: row {number} is left out: {error}")
+            bad_rows.append(f"row {number}: {error}")
             continue
         numbers.append(number - 1)
         for name, values in cells.items():
             values.append(row.get(name))
-    return cells, np.array(numbers, int), bad
+    if bad_rows and limit is None:
+        logger.warning(
+            f"{name_of_table(table)}: {len(bad_rows):,} rows are left out, the first {bad_rows[0]}"
+        )
+    return cells, np.array(numbers, int), len(bad_rows)
 
 
 def _find_text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:

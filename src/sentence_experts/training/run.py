@@ -22,6 +22,7 @@ from sentence_experts.compat.sentence_transformers import (
     tokenizer_limits,
 )
 from sentence_experts.config import with_settings
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.lora import add_lora, merge_lora, remove_unmerged_lora
 from sentence_experts.models.files.fingerprint import fingerprint_with_settings
@@ -262,6 +263,9 @@ class Run:
                     logger.info(f"the model's prompt {name!r} was {before!r}; it is now {prompt!r}")
                 model.prompts[name] = prompt
         model.max_seq_length = self.config.max_length or model.max_seq_length
+        encoder = BatchEncoder(model)
+        for prompt in (prompt for route in self.routes for prompt in route.prompts):
+            encoder.check_room(prompt)
 
     def _load_finished(self, folder: Path) -> None:
         best = load(folder, device="cpu")
@@ -296,6 +300,8 @@ class Run:
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
         place.result["keeps_checkpoints"] = self.config.keep_checkpoints
+        if not self.config.tensorboard:  # a folder `logs` is the user's
+            place.names = tuple(name for name in place.names if name != LOGS)
         place.finish(*RESULTS)
         return result
 

@@ -58,6 +58,10 @@ def find_routes(
     without = [route.name for route in chosen if route.weight is None]
     if 0 < len(without) < len(chosen):
         raise UsageError(f"the task file has no weight for {', '.join(without)}: give all tasks one, or none")
+    if config.batches == "mixed" and len(chosen) > 1 and len(without) < len(chosen):
+        raise UsageError(
+            "`batches=mixed`: weights of tasks draw batches of one task each; leave one of them out"
+        )
     routed = find_routed_model(model)
     routes = [_decide(route, config, model, routed) for route in chosen]
     # `choose_trainable` refuses an unknown expert.
@@ -196,6 +200,8 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         raise UsageError(
             "`lora_rank`: heads and adapters are trained on a base that stays as it is; leave it out"
         )
+    if config.max_length and (positions := _count_positions(model)) and config.max_length > positions:
+        raise UsageError(f"`max_length={config.max_length}`: the model reads {positions} tokens at most")
     if coarse := _coarse_dtype(model):
         raise UsageError(f'{coarse} is too coarse to train in: train `load(model, dtype="float32")`')
     if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
@@ -203,6 +209,15 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
     for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
         if wanted:
             require(name, name)
+
+
+def _count_positions(model: SentenceTransformer) -> int | None:
+    """Return the number of tokens that a model has positions for; None if it counts them otherwise."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            # Some models leave out those up to that of padding.
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return None
 
 
 @contextmanager

@@ -210,8 +210,9 @@ def find_last_checkpoint(folder: Path, identity: str) -> str | None:
     The hashes of its files are what a checkpoint gets last. The trainer rotates and counts checkpoints by
     folder name, whole or not.
     """
-    checkpoints = folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    for checkpoint in sorted(checkpoints, key=lambda path: int(path.name.split("-")[1]), reverse=True):
+    named = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")  # others are the user's
+    steps = {path: int(match[1]) for path in folder.glob("*") if (match := named.fullmatch(path.name))}
+    for checkpoint in sorted(steps, key=lambda path: steps[path], reverse=True):
         if _is_whole(checkpoint):
             state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
             best = folder / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"

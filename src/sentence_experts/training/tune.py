@@ -52,6 +52,7 @@ PREPRINT_SPACE: dict[str, dict[str, Any]] = {
     "warmup": {"type": "float", "low": 0.0, "high": 0.5},
     "epochs": {"type": "float", "low": 1.0, "high": 10.0},
 }
+_DECIDING = {"pair_metric", "fraction", "routes"}  # settings that decide what a trial's figure is
 EXAMPLE = "'batch_size: {type: int, low: 5, high: 20}'"
 
 
@@ -66,18 +67,23 @@ class Values(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _has_values(self) -> Self:
+        bounds = [each for each in (self.low, self.high) if each is not None]
         if self.type == "categorical":
-            if not self.choices:
-                raise ValueError("give choices")
+            if not self.choices or bounds:
+                raise ValueError("give choices" + " alone" * bool(bounds))
+        elif self.choices:
+            raise ValueError("choices are for the type categorical")
         elif self.low is None or self.high is None:
             raise ValueError(f"give low and high, such as {EXAMPLE}")
         elif self.low > self.high or (self.log and self.low <= 0):
             raise ValueError(f"not low <= high, or not above 0 with log (got {self.low} and {self.high})")
+        elif self.type == "int" and any(each != int(each) for each in bounds):
+            raise ValueError(f"low and high of int are whole numbers (got {self.low} and {self.high})")
         return self
 
     def draw(self, random: np.random.Generator) -> Any:
         """Return a value at random."""
-        if self.low is None or self.high is None:
+        if self.type == "categorical" or self.low is None or self.high is None:
             return self.choices[random.integers(len(self.choices))]
         if self.type == "int" and not self.log:
             return int(random.integers(int(self.low), int(self.high), endpoint=True))
@@ -246,6 +252,8 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     where = str(source) if is_file else "`space`"
     space = {}
     for name, given in content.items():
+        if name in _DECIDING:
+            raise InputError(f"{where}: {name}: trials that differ by it cannot be compared; set it for all")
         values = space[name] = check_content(Values, given, f"{where}: {name}")
         for value in values.choices or (values.low, values.high):
             try:

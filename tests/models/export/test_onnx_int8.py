@@ -16,10 +16,12 @@ from sentence_experts import InputError, UsageError, add_route, export, load
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.export.onnx_int8 import (
     MAX_INPUT,
+    MAX_TEXTS,
     QuantizedLinear,
     calibrate,
     compute_smoothing,
     find_block_layers,
+    select_texts,
 )
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 
@@ -138,3 +140,11 @@ def test_minilm_in_8_bits_keeps_its_neighbours(minilm: str, tmp_path: Path) -> N
     assert size < 0.7 * whole  # token embeddings, which are half of it, stay
     assert made.int8 is not None
     assert made.int8["mean_cosine"] > 0.95
+
+
+def test_texts_are_chosen_from_all_of_a_table() -> None:
+    texts = [f"text {number}" for number in range(10 * MAX_TEXTS + 3)]
+    chosen = select_texts(texts)
+    assert 0.8 * MAX_TEXTS < len(chosen) <= MAX_TEXTS
+    assert int(chosen[-1].split()[1]) > 0.98 * len(texts)
+    assert select_texts(texts[:MAX_TEXTS]) == texts[:MAX_TEXTS]

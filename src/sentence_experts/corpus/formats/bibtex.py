@@ -23,7 +23,9 @@ _KEY = re.compile(r"\s*([^\s,={}]*)\s*(?:,|(?=[})]))")
 _BETWEEN = re.compile(r"(?:[\s,]|%[^\n]*\n)*")  # Biber takes comments inside entries
 _FIELD = re.compile(r"([^\s,={}\"#()]+)\s*=\s*")
 _BARE = re.compile(r"[^\s,{}\"#()=]+")
-_BEGINS = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", re.MULTILINE)
+BIBTEX_BEGINS = re.compile(
+    r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", re.MULTILINE
+)
 _JOIN = re.compile(r"\s*#\s*")
 _BRACES = re.compile(r'[{}()"]')
 _CLOSE = {"{": "}", "(": ")"}
@@ -76,11 +78,6 @@ class _BrokenError(Exception):
 
 class _UnclosedError(_BrokenError):
     """The text ends inside the entry."""
-
-
-def is_bibtex(text: str) -> bool:
-    """Return whether a text has an entry of BibTeX at the beginning of a line."""
-    return bool(_BEGINS.search(text))
 
 
 def read_bibtex(text: str) -> Iterator[Fields | RecordError]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from urllib.parse import unquote
 
 from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
-from sentence_experts.corpus.formats.bibtex import KIND, Fields, is_bibtex, read_bibtex
+from sentence_experts.corpus.formats.bibtex import BIBTEX_BEGINS, KIND, Fields, read_bibtex
 from sentence_experts.corpus.formats.markup import unescape, unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
@@ -116,13 +115,13 @@ class Export:
     """One format of exports.
 
     Attributes:
-        begins: test of whether a text begins as this format.
+        begins: finds the place of the first record of this format in a text, if it has one.
         read: reader of the records in a text.
         names: field of a paper -> the names that it may have, best first.
         more: reader of the other fields of a record; its result is None if the record is not a paper.
     """
 
-    begins: Callable[[str], Any]
+    begins: Callable[[str], int | None]
     read: Callable[[str], Iterator[Fields | RecordError]]
     names: dict[str, str]
     more: Callable[[Fields], dict[str, Any] | None]
@@ -142,7 +141,13 @@ class Export:
         except UnicodeDecodeError as error:
             named = error.encoding.upper().removesuffix("-SIG")
             raise RecordError("encoding", f"not {named} ({error.reason}): save it as UTF-8") from error
-        yield from self.read(text.replace("\ufeff", ""))  # files that were joined
+        text = text.replace("\ufeff", "")  # files that were joined
+        is_one = self.begins(text) is not None and any(EXPORTS[name] is self for name in _BEGIN)
+        yield from self.read(text)
+        for name, pattern in _BEGIN.items() if is_one else ():
+            if EXPORTS[name] is not self and (match := pattern.search(text)):
+                line = text.count("\n", 0, match.start()) + 1
+                yield RecordError("other-format", f"line {line}: records of {name} are not read in this file")
 
     def to_paper(self, record: Fields) -> Paper | str:
         """Convert a record into a paper, or return "not-a-paper" for a note or a file.
@@ -425,35 +430,54 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
     }
 
 
+def _find_place(pattern: re.Pattern[str], text: str) -> int | None:
+    match = pattern.search(text)
+    return match.start() if match else None
+
+
+def _find_header(text: str, columns: Sequence[Set[str]]) -> int | None:
+    header = read_header(text)
+    return 0 if any(header >= each for each in columns) else None
+
+
+_BEGIN = {"ris": _RIS_BEGINS, "nbib": _NBIB_BEGINS, "bibtex": BIBTEX_BEGINS}
 EXPORTS = {
     "ris": Export(
-        _RIS_BEGINS.search, partial(read_tagged, line_pattern=RIS_LINE), more=_more_of_ris, names={
+        partial(_find_place, _RIS_BEGINS), partial(read_tagged, line_pattern=RIS_LINE), more=_more_of_ris,
+        names={
             "title": "TI|T1|CT|ST", "doi": "DO", "year": "PY|Y1|DA", "volume": "VL",
             "issue": "IS", "journal": "JF|JO|T2|BT|JA", "language": "LA",
         }),
     "nbib": Export(
-        _NBIB_BEGINS.search, partial(read_tagged, line_pattern=NBIB_LINE), more=_more_of_nbib, names={
+        partial(_find_place, _NBIB_BEGINS), partial(read_tagged, line_pattern=NBIB_LINE), more=_more_of_nbib,
+        names={
             "abstract": "AB", "pmid": "PMID", "pmcid": "PMC", "volume": "VI", "issue": "IP",
             "pages": "PG", "journal": "JT|TA", "language": "LA",
         }),
     "pubmed-csv": Export(
-        lambda text: any(read_header(text) >= columns for columns in (
+        partial(_find_header, columns=(
             {"pmid", "title", "journal/book"}, {"title", "details", "identifiers", "entrezuid"})),
         read_csv, more=_more_of_pubmed, names={"abstract": "abstract"}),
     "zotero-csv": Export(
-        lambda text: read_header(text) >= {"key", "item type", "title", "abstract note"},
+        partial(_find_header, columns=({"key", "item type", "title", "abstract note"},)),
         read_csv, more=_more_of_zotero, names={
             "title": "title", "abstract": "abstract note", "doi": "doi", "year": "publication year|date",
             "volume": "volume", "issue": "issue", "pages": "pages", "article_type": "item type",
             "journal": "publication title|proceedings title|conference name", "language": "language",
         }),
-    "bibtex": Export(is_bibtex, read_bibtex, more=_more_of_bibtex, names={
+    "bibtex": Export(partial(_find_place, BIBTEX_BEGINS), read_bibtex, more=_more_of_bibtex, names={
         "abstract": "abstract", "doi": "doi", "pmcid": "pmcid|pmc", "year": "year|date", "volume": "volume",
         "issue": "number|issue", "pages": "pages|eid|articleno|article-number", "article_type": KIND,
         "journal": "journal|journaltitle|booktitle", "language": "language|langid",
     }),
 }  # fmt: skip
-"""Formats of exports by name, in the order in which they are tried on a file of unknown format."""
+"""Formats of exports by name."""
+
+
+def find_export(text: str) -> str | None:
+    """Return the name of the format of the first record in a text; None if it has none."""
+    places = {name: place for name, each in EXPORTS.items() if (place := each.begins(text)) is not None}
+    return min(places, key=lambda name: places[name], default=None)
 
 
 def _split_names(line: str) -> list[str]:
@@ -468,18 +492,26 @@ _WEB_OF_SCIENCE = re.compile(r"\ufeff?(?:FN .*\s+VR |PT\tAU\t)")
 def read_listed_papers(text: str) -> list[Paper]:
     """Return the papers that a text lists, in a format of `EXPORTS`, or as an id or title per line.
 
+    A record that cannot be read is one that is known by the reason alone.
+
     Raises:
         InputError: it is an export of Web of Science, in whose lines cited works would count too.
     """
     if _WEB_OF_SCIENCE.match(text):
         raise InputError("exports of Web of Science as text are not read: export them as RIS or BibTeX")
-    export = next((each for each in EXPORTS.values() if each.begins(text)), None)
-    if export is None:
+    if (name := find_export(text)) is None:
         names = [name for line in map(str.strip, text.splitlines()) if line for name in _split_names(line)]
         return [Paper(other=name, title=name) for name in names]
-    papers = []
+    papers, export = [], EXPORTS[name]
     for record in export.read(text):
-        with suppress(RecordError):
-            if not isinstance(record, RecordError) and isinstance(paper := export.to_paper(record), Paper):
-                papers.append(paper)
+        if isinstance(record, RecordError):
+            papers.append(Paper(other=f"a record that cannot be read ({record})"))
+            continue
+        try:
+            paper = export.to_paper(record)
+        except RecordError:  # no title, but perhaps an identifier
+            titled = export.to_paper(record | {export.names["title"].split("|")[0]: ["?"]})
+            paper = replace(titled, title=None) if isinstance(titled, Paper) else titled
+        if isinstance(paper, Paper):  # else it is left out on purpose
+            papers.append(paper)
     return papers

@@ -39,6 +39,7 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
     is_ris = line_pattern is RIS_LINE
     record: Fields = {}
     begin, with_source = 0, False
+    common: set[str] | None = None  # tags of all records
     values: list[str] = []  # values of the last tag
     seen = stray = False  # whether a record of RIS was read, and whether these lines are of none
     lines = _LINE_END.split(_JOINED.sub("ER  - \n", text) if is_ris else _JOINED_NBIB.sub(r"\n\n\1", text))
@@ -48,8 +49,9 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
         ends = tag in ("TY", "ER") if is_ris else not line.strip() or (tag == "PMID" and tag in record)
         stray = stray and not (is_ris and ends)
         if record and ends:
-            yield record
+            yield _refuse_joined(record, begin) if is_ris else record
             with_source = with_source or "SO" in record
+            common = {*record} if common is None else common & {*record}
             record, values, seen = {}, [], True
         is_outside = is_ris and not (record or stray or ends)
         if is_outside and (tag in _TELLING or (seen and _STRAY.match(line))):
@@ -62,11 +64,24 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
             begin = begin if record else number
             values = record.setdefault(tag, [])
             values.append((match[2] or "").strip())
-    if record and (is_ris or (with_source and "SO" not in record)):
-        ending = "ER" if is_ris else "SO"
+    # Without a line break at its end, a file may have been cut.
+    is_short = common is not None and bool(lines[-1]) and not common <= {*record}
+    if record and (is_ris or (with_source and "SO" not in record) or is_short):
+        ending = "ER" if is_ris else "SO" if with_source else "a line break"
         yield RecordError("broken-entry", f"line {begin}: the file ends before this record does ({ending})")
     elif record:
         yield record
+
+
+def _refuse_joined(record: Fields, begin: int) -> Fields | RecordError:
+    """Return a record of RIS; an error if it is two, between which the lines that end and begin one lack."""
+    title, doi, abstract, year = (
+        any(len({*map(str.lower, record.get(tag, ()))}) > 1 for tag in tags)
+        for tags in (("TI", "T1"), ("DO",), ("AB", "N2"), ("PY", "Y1"))
+    )
+    if title and (doi or (abstract and year)):
+        return RecordError("broken-entry", f"line {begin}: two records in one (two titles, and other values)")
+    return record
 
 
 def read_header(text: str) -> set[str]:
