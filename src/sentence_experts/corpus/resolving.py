@@ -187,24 +187,35 @@ def resolving(
             database.execute(statement)
         for statement in records_sql.choose_records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
-        for found in database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
-            _report_shared_id(*found)
-        for number, cited, own in database.execute(records_sql.NEARLY_IDS).fetchall():
-            if number:
-                logger.warning(
-                    f"ids in tables of citations ({number:,}) are no paper's, such as {cited[:_SHOWN]!r}, "
-                    f"where a paper has {own[:_SHOWN]!r}: they name other works; write ids as papers do"
-                )
-        for key, title, other, number in database.execute(records_sql.OTHER_TITLES).fetchall():
-            logger.warning(
-                f"records ({number:,}) have the identifier of a record with another title, such as {key}, "
-                f"{title[:_SHOWN]!r} and {other[:_SHOWN]!r}: they are taken for one paper; if they are "
-                "several, as chapters of a book or abstracts of a meeting, remove it from them"
-            )
+        _warn_of_ids(database)
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)
         size = sum(map(_count_unpacked_bytes, parts.paths()))
         yield Resolved(database, has_bodies, size, limit)
+
+
+def _warn_of_ids(database: duckdb.DuckDBPyConnection) -> None:
+    """Warn of ids that may not name what they seem to.
+
+    Raises:
+        InputError: most of the own ids that two tables share are of different papers.
+    """
+    for found in database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
+        _report_shared_id(*found)
+    for number, cited, own in database.execute(records_sql.NEARLY_IDS).fetchall():
+        if number:
+            logger.warning(
+                f"ids in tables of citations ({number:,}) are no paper's, such as {cited[:_SHOWN]!r}, "
+                f"where a paper has {own[:_SHOWN]!r}: they name other works; write ids as papers do"
+            )
+    if not database.execute("SELECT 1 FROM works WHERE place > 1 LIMIT 1").fetchall():
+        return  # a tenth of the time of a small import
+    for key, title, other, number in database.execute(records_sql.OTHER_TITLES).fetchall():
+        logger.warning(
+            f"records ({number:,}) have the identifier of a record with another title, such as {key}, "
+            f"{title[:_SHOWN]!r} and {other[:_SHOWN]!r}: they are taken for one paper; if they are "
+            "several, as chapters of a book or abstracts of a meeting, remove it from them"
+        )
 
 
 def _report_shared_id(
