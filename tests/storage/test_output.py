@@ -509,13 +509,17 @@ def test_settings_that_earlier_records_lack_are_no_difference_unless_they_decide
 
 def test_the_same_call_with_overwrite_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     out, run = tmp_path / "v.npy", tmp_path / "run"
-    assert encode(out, {"seed": 1}, 1, total=3, overwrite=True) == ("new", 0)
+    assert encode(out, {"seed": 1}, 2, total=3) == ("new", 0)
+    assert encode(out, {"seed": 1}, 1, total=3, overwrite=True) == ("new", 0), "another call has begun it"
     assert encode(out, {"seed": 1}, 2, total=3, overwrite=True) == ("unfinished", 1)
+    assert encode(out, {"seed": 1}, 2, total=3) == ("unfinished", 2)
     assert encode(out, {"seed": 2}, 1, total=3, overwrite=True) == ("new", 0)
     assert encode(out, {"seed": 2}, 3, total=3, overwrite=True) == ("unfinished", 1)
     assert encode(out, {"seed": 2}, 3, total=3, overwrite=True) == ("new", 0)
     assert grow(run, {"seed": 1}, 1, overwrite=True) == "new"
     assert grow(run, {"seed": 1}, 2, overwrite=True) == "unfinished"
+    assert grow(tmp_path / "other", {"seed": 1}, 1) == "new"
+    assert grow(tmp_path / "other", {"seed": 1}, 1, overwrite=True) == "new", "another call has begun it"
     assert grow(run, {"seed": 2}, 3, overwrite=True) == "new"
     assert "2" in (run / "parts" / "0").read_text()
     assert grow(run, {"seed": 2}, 3, overwrite=True) == "new"

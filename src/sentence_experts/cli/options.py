@@ -36,7 +36,11 @@ Input = Annotated[Path, typer.Option(help=TEXTS)]
 CORPUS = "Folder written by `corpus import` or `corpus fetch`"
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Start over, replacing what an earlier run wrote there")
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Start over, replacing what an earlier run wrote there; after an interruption, go on",
+    ),
 ]
 TasksFolder = Annotated[Path | None, typer.Option(help="Tasks folder: its test sets are used")]
 MtebNames = Annotated[

@@ -2,8 +2,9 @@
 
 If nothing is there the run starts, and an interrupted run of the same settings continues. An output that is
 finished, with the same settings, is left as it is. Anything else is refused, unless `overwrite` is given,
-which starts over. It removes only what this package wrote, and a file that is named as the output. The record
-of that is `made_from.json` in a folder, and `NAME.json` beside a file.
+which starts over; the same call after an interruption continues then, too. It removes only what this package
+wrote, and a file that is named as the output. The record of that is `made_from.json` in a folder, and
+`NAME.json` beside a file.
 
 The old output stays as it is until the new one is whole and on the disk, and takes its place by renames.
 """
@@ -30,7 +31,7 @@ from sentence_experts.storage.files import (
     write_json,
 )
 from sentence_experts.storage.locking import locked
-from sentence_experts.storage.parts import SETTINGS, PartStore, settings_of_parts
+from sentence_experts.storage.parts import ANEW, SETTINGS, PartStore, settings_of_parts
 from sentence_experts.storage.record import (
     NEW,
     RECORD,
@@ -198,25 +199,28 @@ class Output:
         state: State = "new"
         if not self.overwrite:
             state = self._compare()
-        elif self._is_begun():
+        elif self._is_begun_anew():
             state = "unfinished"
         if state == "new":
             remove(self._parts)
+            self.result = {ANEW: True} if self.overwrite else {}
             if self.grows and self.overwrite and list_own_files(self.path, self.names):
                 self.reopen()
             elif self.grows:
                 self._note(None)
         return state
 
-    def _is_begun(self) -> bool:
-        """Return whether an interrupted run has begun this output, in its place or as parts beside it."""
-        begun, record = self._read_settings_of_parts(), read_record(self._file) if self.grows else None
+    def _is_begun_anew(self) -> bool:
+        """Return whether the same call, with `overwrite`, has begun this output and was interrupted."""
+        begun, record = self._read_settings_of_parts(anew=True), read_record(self._file)
         if begun and begun == self._settings:
             return True
-        return record is not None and record["files"] is None and record["settings"] == self._settings
+        if not self.grows or record is None or record["files"] is not None:
+            return False
+        return record["settings"] == self._settings and bool(record["result"].get(ANEW))
 
-    def _read_settings_of_parts(self) -> dict[str, Any]:
-        parts = settings_of_parts(self._parts) or {}
+    def _read_settings_of_parts(self, anew: bool = False) -> dict[str, Any]:
+        parts = settings_of_parts(self._parts, anew) or {}
         return {name: value for name, value in parts.items() if name in self._settings}
 
     def _compare(self) -> State:
@@ -277,9 +281,9 @@ class Output:
         if before and made and (name := find_different_setting(before, settings)) is not None:
             logger.warning(
                 f"{self.path}: {made:,} parts of an interrupted run are made again: they were made with "
-                f"{describe_difference(name, before)}"
+                f"{describe_difference(name, before).replace('rounding.', '')}"
             )
-        return PartStore.open(self._parts, settings, suffix)
+        return PartStore.open(self._parts, settings, suffix, anew=self.overwrite)
 
     @contextmanager
     def replacing(self) -> Iterator[Path]:
@@ -297,6 +301,7 @@ class Output:
         try:
             yield temporary / self.path.name if self.is_file else temporary
             self.check_inputs()
+            self.result.pop(ANEW, None)
             open_to_readers(temporary)
             sync(temporary)
             if self.is_file:
@@ -332,6 +337,7 @@ class Output:
             UsageError: a file that this package did not write has a name that is needed.
         """
         self.check_inputs()
+        self.result.pop(ANEW, None)
         hashed = [name for name in names or self.names if (self._home / name).exists()]
         if self.path != self.final:
             check_free(self.final, self.path, self.names, self.keeps)

@@ -14,6 +14,7 @@ from sentence_experts.storage.files import read_json, remove, replacing, write_j
 from sentence_experts.storage.hashes import sha256_file, sha256_text
 
 SETTINGS = "settings.json"
+ANEW = "overwrite"  # key of what a command with `overwrite` has begun
 _HASHES, _PLACE = ".sha256.json", "place"
 
 
@@ -37,15 +38,20 @@ class PartStore:
 
     @classmethod
     def open(
-        cls, folder: Path, settings: Mapping[str, Any], suffix: str, others: tuple[str, ...] = ()
+        cls,
+        folder: Path,
+        settings: Mapping[str, Any],
+        suffix: str,
+        others: tuple[str, ...] = (),
+        anew: bool = False,
     ) -> PartStore:
         """Reuse the parts in `folder`, or empty it if they were made with other settings.
 
-        `settings` are everything that decides what is in the parts, as plain JSON values.
+        `settings` are everything that decides what is in the parts, as plain JSON values. `anew` is noted.
         """
         if settings_of_parts(folder) != json.loads(json.dumps(settings)):
             remove(folder)
-            write_json(folder / SETTINGS, {"parts_of": settings})
+            write_json(folder / SETTINGS, {"parts_of": settings, **({ANEW: True} if anew else {})})
         return cls(folder, suffix, others)
 
     def path(self, key: str | int, suffix: str | None = None) -> Path:
@@ -96,10 +102,12 @@ class PartStore:
         remove(self.folder)  # what is left does no harm
 
 
-def settings_of_parts(folder: Path) -> dict[str, Any] | None:
-    """Return the settings of the parts in a folder; None if there are none."""
+def settings_of_parts(folder: Path, anew: bool = False) -> dict[str, Any] | None:
+    """Return the settings of the parts in a folder; None if there are none, or, with `anew`, none that were
+    begun so."""
     try:
-        settings: dict[str, Any] = read_json(folder / SETTINGS)["parts_of"]
-    except (InputError, KeyError, TypeError):
+        content = read_json(folder / SETTINGS)
+        settings: dict[str, Any] = content["parts_of"]
+        return None if anew and not content.get(ANEW) else settings
+    except (InputError, KeyError, TypeError, AttributeError):
         return None
-    return settings
