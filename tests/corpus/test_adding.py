@@ -104,6 +104,7 @@ def test_added_update_files_replace_and_delete(tmp_path: Path) -> None:
     assert links(grown) == [("doi:10.1000/w1", "openalex:W8")]
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(st.integers(0, 2**32).map(Random))
 def test_any_order_of_steps_is_one_import(tmp_path_factory: pytest.TempPathFactory, random: Random) -> None:

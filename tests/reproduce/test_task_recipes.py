@@ -160,6 +160,7 @@ def reproduce(*arguments: str | Path) -> int:
     return stop.value.code
 
 
+@pytest.mark.slow
 def test_recipe_on_tasks_runs_and_resumes(
     tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_many_objects_that_hold_each_other_are_described_once() -> None:
     assert described != str(describe_values(nodes))
 
 
+@pytest.mark.slow
 def test_sets_are_described_the_same_in_every_process() -> None:
     program = """if True:
         from datetime import date
@@ -382,6 +383,7 @@ def test_what_holds_itself_is_described() -> None:
     assert json.dumps(describe_values(value))
 
 
+@pytest.mark.slow
 def test_descriptions_are_the_same_in_every_process() -> None:
     code = """
 from sentence_experts.compat.values import describe_values
