@@ -66,7 +66,7 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     saved["trust_remote_code"] = config.trust_remote_code
     given = {name: getattr(config, name) for name in ("device", "dtype") if getattr(config, name) is not None}
     lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
-    if saved["cache"] is not None and not _can_make(Path(saved["cache"])):
+    if saved.get("cache") and not _can_make(Path(saved["cache"])):
         logger.warning(f"{folder}: its cache, {saved['cache']}, cannot be made here: states are not cached")
         saved["cache"] = None
     own = {name: saved.pop(name) for name in (PROMPTS, DEFAULT, TRUNCATE) if name in saved}  # since 0.3.0
