@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -22,12 +24,27 @@ from sentence_experts.tables import (
     to_arrow,
 )
 
+logger = logging.getLogger(__name__)
+
+# A longer heading of a single column may be a text.
+_WORDS_OF_HEADING, _LENGTH_OF_HEADING = 2, 30
+
 
 class TextRow(NamedTuple):
     """A text, and its identifier where there is an id column."""
 
     text: str
     id: str | None = None
+
+
+@cache
+def _warn_of_heading(name: str, heading: str) -> None:
+    """Warn, once, of the only heading of a table that may be its first text."""
+    if len(heading.split()) > _WORDS_OF_HEADING or len(heading) > _LENGTH_OF_HEADING:
+        logger.warning(
+            f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column; write one above "
+            "it, or name the file .txt, which has none"
+        )
 
 
 def _read_id(cell: Any) -> str | None:
@@ -111,6 +128,8 @@ class TextTable:
             is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
             if is_number and not is_empty:
                 raise InputError(f"{self.name}: the column {columns[0]!r} holds no texts, but {kind}")
+        if self.column is None and is_path(self.source) and format_of(str(self.source)) in ("csv", "tsv"):
+            _warn_of_heading(self.name, columns[0])
         chosen = [columns[0] if self.column is None else self.column, *filter(None, [self.id_column])]
         for wanted in chosen:
             if wanted not in columns:

@@ -212,3 +212,35 @@ def test_parts_of_other_batches_are_made_again_which_is_told(tmp_path, plain, mo
     assert (
         "2 parts of an interrupted run are made again: they were made with another chunk_size" in caplog.text
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "settings", "message"),
+    [
+        ("a.jsonl", "v.npy", {"id_column": "id"}, "`id_column`: only Parquet holds ids"),
+        ("a.jsonl", None, {"id_column": "id"}, "`id_column`: only Parquet holds ids"),
+        ("a.jsonl", "v.parquet", {"shard_size": 8}, "`shard_size`: only a folder"),
+    ],
+)
+def test_settings_without_effect_are_refused(tmp_path, plain, name, out, settings, message):
+    source = write_texts(tmp_path, name)
+    with pytest.raises(UsageError, match=message):
+        encode(plain, source, out=out and tmp_path / out, column="abstract", **settings)
+
+
+def test_ids_that_are_missing_or_stand_twice_are_told(tmp_path, plain, caplog):
+    frame = pd.DataFrame({"id": ["a", "a", "b", None, ""], "text": list(TEXTS[:5])})
+    encode(plain, frame[1:3], out=tmp_path / "w.parquet", column="text", id_column="id")
+    assert "id" not in caplog.text
+    encode(plain, frame, out=tmp_path / "v.parquet", column="text", id_column="id", chunk_size=2)
+    assert "texts without an id: 2; texts with the id of an earlier one: 1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("heading", "is_told"), [("text", False), ("Paper title", False), ("Rice grows in water.", True)]
+)
+def test_a_first_text_that_is_taken_for_a_heading_is_told(tmp_path, plain, caplog, heading, is_told):
+    (tmp_path / "a.csv").write_text(f"{heading}\nOne text.\nAnother.\n")
+    encode(plain, tmp_path / "a.csv")
+    encode(plain, tmp_path / "a.csv", out=tmp_path / "v.npy", column=heading)
+    assert caplog.text.count("is taken for the name of the column") == is_told

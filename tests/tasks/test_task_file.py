@@ -78,6 +78,10 @@ WRONG = {
     ),
     "no place": ({"a": _task(datasets={"one": {"text": "x"}})}, "one of file, files, corpus, hub (got none)"),
     "two places": ({"a": _task(datasets={"one": {**FILE, "hub": "x"}})}, "(got file and hub)"),
+    "splits of a file": (
+        {"a": _task(datasets={"one": {**FILE, "splits": {"test": "x"}}})},
+        "splits: is for a hub dataset, and has no effect on a file",
+    ),
     "two instructions": (
         {"a": _task(instructions={"r": "x: "}), "b": _task(instructions={"r": "y: "})},
         "b.instructions: route 'r' has two instructions, 'x: ' and 'y: '",

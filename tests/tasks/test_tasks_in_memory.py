@@ -544,12 +544,14 @@ def test_a_negative_that_another_row_links_is_left_out(caplog: pytest.LogCapture
 
 def test_texts_of_several_rows_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rows = moods(60)
+    rows += [rows[0] | {"text": text} for text in ("C", "C++", "C#")]
     compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": pd.DataFrame(rows)}}})
-    assert "several rows" not in caplog.text
-    rows += [rows[0], rows[1] | {"label": "another"}]
+    assert "repeat" not in caplog.text
+    rows += [rows[0], rows[1] | {"label": rows[2]["label"] + "s"}]
+    compile_tasks({"mood": {"kind": "clustering", "datasets": {"moods": pd.DataFrame(rows)}}})
+    assert "repeat" not in caplog.text
     compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": pd.DataFrame(rows)}}})
-    assert "tasks.mood.datasets.moods: texts stand in several rows (2 rows more" in caplog.text
-    assert "1 of them have several labels" in caplog.text
+    assert "tasks.mood.datasets.moods: rows repeat a text (2); texts with several labels: 1" in caplog.text
 
 
 @pytest.mark.parametrize("empty", ["", []])
@@ -557,3 +559,45 @@ def test_a_role_without_a_column_is_refused(empty: Any) -> None:
     table = {"table": pd.DataFrame(questions(12)), "anchor": empty, "positive": "passage"}
     with pytest.raises(InputError, match="`anchor`: name a column"):
         compile_tasks({"s": {"kind": "retrieval", "datasets": {"t": table}}})
+
+
+def test_rows_that_are_not_measured_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    frame = pd.DataFrame([{"anchor": f"a {n}", "positive": f"b {n}", "score": n} for n in range(9)])
+    sts = {"kind": "sts", "datasets": {"small": frame.assign(split=["train"] * 5 + ["test"] * 4)}}
+    tasks = compile_tasks({"sts": sts})
+    assert "rows of other splits than test are left out (5 of 9)" in caplog.text
+    assert tasks.manifest["datasets"]["sts"]["small"]["removed"] == {"not_of_the_test_split": 5}
+    caplog.clear()
+    compile_tasks({"sts": {"kind": "sts", "datasets": {"small": frame}}})
+    assert not caplog.records
+
+
+def test_a_pair_with_several_scores_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    frame = pd.DataFrame([{"anchor": f"a {n % 8}", "positive": "b", "score": n} for n in range(9)])
+    compile_tasks({"sts": {"kind": "sts", "datasets": {"small": frame}}})
+    assert "tasks.sts.datasets.small: pairs of texts with several scores (1), such as 'a 0'" in caplog.text
+
+
+def test_labels_that_differ_in_case_alone_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [row | {"label": row["label"].title()} if n < 6 else row for n, row in enumerate(moods(60))]
+    compile_tasks({"mood": {"kind": "clustering", "datasets": {"moods": pd.DataFrame(rows)}}})
+    assert "labels differ in case alone (3), such as 'Cross' and 'cross'" in caplog.text
+
+
+def test_a_group_that_is_mostly_empty_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    frame = pd.DataFrame(moods(60)).assign(thread=["one"] * 30 + [None] * 30)
+    for empty in (30, 31):
+        frame.loc[: empty - 30 - 1, "thread"] = None
+        source = {"table": frame, "group": "thread"}
+        compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
+        assert ("`group`: the column thread is empty in 31 of 60 rows" in caplog.text) == (empty > 30)
+
+
+@pytest.mark.parametrize(("name", "role"), [("negatives", "negative"), ("labels", "label"), ("topic", None)])
+def test_an_unread_column_near_a_role_is_told(
+    name: str, role: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = pd.DataFrame(questions(60)).assign(**{name: "1"})
+    source = {"table": frame, "anchor": "question", "positive": "passage"}
+    compile_tasks({"search": {"kind": "retrieval", "datasets": {"mine": source}}})
+    assert (f"not read: the column {name}; give `{role}: {name}` to read it" in caplog.text) == bool(role)

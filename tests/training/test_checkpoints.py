@@ -33,7 +33,7 @@ def test_the_newest_whole_checkpoint_is_taken_and_torn_ones_are_removed(tmp_path
         _write(tmp_path, step)
     (tmp_path / "checkpoint-12" / HASHES).unlink()
     (tmp_path / "checkpoint-14" / "trainer_state.json").write_text('{"best')
-    for name in ("checkpoint-best", "checkpoint-15-copy"):  # the user's
+    for name in ("checkpoint-best", "checkpoint-15-copy"):  # no checkpoints
         (tmp_path / name).mkdir()
     assert find_last_checkpoint(tmp_path, "run") == str(tmp_path / "checkpoint-10")
     left = ["checkpoint-10", "checkpoint-15-copy", "checkpoint-9", "checkpoint-best"]

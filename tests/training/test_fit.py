@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from dataclasses import replace
@@ -528,6 +529,13 @@ def test_a_table_with_a_row_per_label_is_told(caplog: pytest.LogCaptureFixture) 
     assert not caplog.records
 
 
+def test_rows_that_cannot_be_read_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [*make_rows(40), {"text": "\ud800", "topic": "a"}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    LabelledTexts.read(tmp_path / "a.jsonl", FitConfig(by=["topic"]))
+    assert "a.jsonl: rows left out (1), the first: row 41: " in caplog.text
+
+
 @pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
 def test_coarse_weights_are_trained_as_float32(minilm: str, dtype: Any) -> None:
     half = se.load(minilm, dtype=dtype)
@@ -551,3 +559,37 @@ def test_na_is_no_text() -> None:
     read = LabelledTexts.read(written, FitConfig(text=["text", "more"], by=["topic"]))
     assert read.texts == LabelledTexts.read(rows, FitConfig(text=["text"], by=["topic"])).texts
     assert read.left_out["without a text"] == 1
+
+
+def test_labels_of_a_single_text_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = make_rows(100)
+    LabelledTexts.read(
+        [*rows[:-9], *(row | {"topic": row["text"]} for row in rows[-9:])], FitConfig(by=["topic"])
+    )
+    assert not caplog.records
+    LabelledTexts.read(
+        [*rows[:-12], *(row | {"topic": row["text"]} for row in rows[-12:])], FitConfig(by=["topic"])
+    )
+    assert "route 'topic': 12 of 100 texts with a label share it with no other text" in caplog.text
+
+
+def test_a_group_that_is_mostly_empty_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [row | {"source": None if n < 60 else "one"} for n, row in enumerate(make_rows(100))]
+    LabelledTexts.read(rows, FitConfig(by=["topic"], group="source"))
+    assert "`group`: column 'source' is empty in 60 of 100 rows" in caplog.text
+
+
+def test_mesh_descriptors_without_a_branch_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(se.UsageError, match="`mesh_descriptors`: no branch is named"):
+        LabelledTexts.read(make_rows(20), FitConfig(by=["topic"], mesh_descriptors=tmp_path / "desc.xml"))
+
+
+def test_texts_longer_than_training_reads_are_told(
+    plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, base = LabelledTexts.read(make_rows(20), FitConfig(by=["topic"])), se.load(plain_model)
+    for kind, times in (("head", 0), ("adapter", 1)):
+        config = FitConfig(by=["topic"], kind=kind, steps=1, max_length=65)
+        with contextlib.suppress(se.InputError):  # few texts
+            route_candidates.choose_kind(base, data, ["topic"], config)
+        assert caplog.text.count("are trained on the first 64 tokens") == times

@@ -212,8 +212,8 @@ def test_a_folder_of_the_user_that_is_called_logs_stays(
     pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     run, config = tmp_path / "run", SHORT.model_copy(update={"max_steps": 1})
-    train(str(experts_model), pairs, config, run)
-    (run / "logs").mkdir()
+    (run / "logs").mkdir(parents=True)
     (run / "logs" / "mine.txt").write_text("mine")
-    train(str(experts_model), pairs, config, run, overwrite=True, seed=1)
-    assert (run / "logs" / "mine.txt").read_text() == "mine"
+    for seed in (1, 1, 2):
+        train(str(experts_model), pairs, config, run, overwrite=True, seed=seed)
+        assert (run / "logs" / "mine.txt").read_text() == "mine"

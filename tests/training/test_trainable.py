@@ -124,6 +124,19 @@ def test_options_that_mean_nothing_are_refused(plain: str, options: dict, messag
         check_settings(dense, TrainConfig(**options))
 
 
+@pytest.mark.parametrize("options", [{"route_by": "domain"}, {"router_loss": 0.5}])
+def test_options_of_sequence_routers_are_refused_of_token_routers(plain: str, options: dict) -> None:
+    model = sentence_experts.extend(plain, ["crops", "neuro"], route="none", router="token")
+    check_settings(model, TrainConfig(balance_loss=0.1))
+    with pytest.raises(UsageError, match=f"`{next(iter(options))}`: the model's router chooses by token"):
+        check_settings(model, TrainConfig(**options))
+
+
+def test_instructions_of_domains_are_refused(pairs: Pairs, plain: str) -> None:
+    with pytest.raises(UsageError, match="`instructions=False`: domains have no instructions"):
+        train(plain, pairs, SHORT.model_copy(update={"instructions": False}))
+
+
 def test_parts_that_a_model_lacks_are_refused(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     for options, message in (({"freeze": "shared"}, "no experts"), ({"only_expert": "x"}, "no experts")):
         with pytest.raises(UsageError, match=message):

@@ -179,7 +179,9 @@ def test_another_search_or_folder_is_refused(
         settings = {**SHARED, "space": SPACE, "out": result.out, **change}
         with pytest.raises(UsageError, match="another"):
             tune(experts_model, pairs, **settings)
-    with pytest.raises(UsageError, match=r"trials/000: this trial drew other values .* in another order"):
+    with pytest.raises(
+        UsageError, match=r"trials/000: this trial drew other values .* in another order.* or remove "
+    ):
         tune(experts_model, pairs, out=result.out, space=dict(reversed(SPACE.items())), **SHARED)
     (tmp_path / "thesis.txt").write_text("do not touch")
     with pytest.raises(UsageError, match=r"holds other files \(thesis\.txt\)"):
@@ -213,6 +215,16 @@ def test_values_are_drawn_as_the_file_says(tmp_path: Path) -> None:
     assert {categories.draw(random) for _ in range(30)} == {"cosine", "one_cycle"}
 
 
+def test_a_setting_that_another_one_overrides_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "epochs: {type: int, low: 1, high: 2}\nbatch_size: {type: int, low: 5, high: 20}"
+    assert list(read_space(None, TrainConfig(max_steps=3))) == ["batch_size", "warmup"]
+    assert not caplog.records
+    assert list(read_space(written(tmp_path, text), TrainConfig(max_steps=3))) == ["batch_size"]
+    assert "epochs: not searched, as `max_steps` is given" in caplog.text
+
+
 def test_default_space_is_that_of_the_preprint() -> None:
     space = read_space(None, TrainConfig())
     assert list(space) == ["batch_size", "warmup", "epochs"]
@@ -229,6 +241,7 @@ def test_default_space_is_that_of_the_preprint() -> None:
         ("batch_size: {type: int, low: 1, high: 20}", r"batch_size: .*\(got 1\)"),
         ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; did you mean batches"),
         ("scheduler: {type: categorical, choices: [cosine, square]}", "scheduler: .*'square'"),
+        ("epochs: {type: int, low: 5, high: .inf}", "epochs: .*finite numbers"),
         ("epochs: {type: int, low: 1.5, high: 3.9}", "epochs: .*whole numbers"),
         ("epochs: {type: categorical, choices: [1, 2], high: 3}", "epochs: .*choices alone"),
         ("epochs: {type: float, low: 1, high: 3, choices: [1, 2]}", "epochs: .*categorical"),

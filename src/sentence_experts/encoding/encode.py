@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -143,6 +144,12 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
     source.check()
     if out is not None:
         check_form(out, config.precision)
+    if config.id_column is not None and (out is None or out.suffix == NPY):
+        raise UsageError(
+            "`id_column`: only Parquet holds ids: give an `out` that ends in .parquet, or a folder"
+        )
+    if "shard_size" in config.model_fields_set:
+        raise UsageError("`shard_size`: only a folder is written in shards; leave it out")
     if len(config.route or ()) > 1:
         raise UsageError(
             f"`route={','.join(config.route or ())}`: only a folder holds what this gives: give one as `out`"
@@ -250,6 +257,8 @@ def _encode_to_disk(
     if not counts["texts"]:
         parts.remove()
         raise InputError(f"{source}: no texts in it")
+    if config.id_column is not None and not in_folder:
+        _warn_of_ids(source, parts.paths())
     place.result = {"model": encoder.name, "dimension": encoder.dimension, "routes": routes, **counts}
     with place.replacing() as temporary:
         if in_folder:
@@ -261,6 +270,17 @@ def _encode_to_disk(
             made_by = {"model": encoder.name, "fingerprint": columns[VECTOR]["fingerprint"]}
             write_parquet(temporary, parts.paths(), {**made_by, "route": routes[VECTOR] or ""})
     return Encoded.open(place.path)
+
+
+def _warn_of_ids(source: str, parts: Sequence[Path]) -> None:
+    """Warn of texts without an id, and of ids of several texts."""
+    ids = pa.chunked_array([pq.read_table(part, columns=[ID])[ID].combine_chunks() for part in parts])
+    given = ids.filter(pc.fill_null(pc.not_equal(ids, ""), False))
+    missing, repeated = len(ids) - len(given), len(given) - pc.count_distinct(given).as_py()
+    if missing or repeated:
+        logger.warning(
+            f"{source}: texts without an id: {missing:,}; texts with the id of an earlier one: {repeated:,}"
+        )
 
 
 def _encode_rows(

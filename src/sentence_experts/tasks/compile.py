@@ -17,7 +17,7 @@ from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TEXTS, TEXTS_SCHEMA, Tasks
-from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, text_key
+from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, warn_of_case, warn_of_scores
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,
@@ -181,6 +181,13 @@ def _split(dataset: Dataset, splits: tuple[str, ...], config: TasksConfig) -> No
             raise InputError(
                 f"{dataset.where}: kind {dataset.task.kind} is only measured, and its test split has no rows"
             )
+        if unused := len(rows) - len(tests):
+            dataset.removed["not_of_the_test_split"] = unused
+            log = logger.info if dataset.task.datasets[dataset.name].hub else logger.warning
+            log(
+                f"{dataset.where}: kind {dataset.task.kind} is only measured: rows of other splits than test "
+                f"are left out ({unused:,} of {len(rows):,}); without splits, all rows are measured"
+            )
         dataset.rows = assign(tests, (0.0, 0.0, 1.0), config.seed)
     elif not splits:
         dataset.rows = assign(rows, shares, config.seed)
@@ -224,6 +231,10 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 def _drop_repeats(dataset: Dataset) -> None:
     """Keep one row of each pair and negative; labelled and scored rows stay as they were published."""
     if dataset.task.of.labelled:
+        warn_of_case(sorted({str(row.label) for row in dataset.rows}), dataset.where)
+    if "score" in dataset.task.of.columns:
+        warn_of_scores(dataset.rows, dataset.where)
+    if dataset.task.kind == "classification":
         _warn_of_repeats(dataset)
     if dataset.task.of.trainable and not dataset.task.of.labelled:
         distinct = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
@@ -232,16 +243,14 @@ def _drop_repeats(dataset: Dataset) -> None:
 
 
 def _warn_of_repeats(dataset: Dataset) -> None:
-    """Warn of texts of one split that have several labels, or several rows."""
-    rows: dict[tuple[str | None, str], list[str | None]] = {}
+    """Warn of texts of one split that have several rows; texts to cluster often have, in published sets."""
+    labels: dict[tuple[str | None, str], set[str | None]] = {}
     for row in dataset.rows:
-        rows.setdefault((row.split, text_key(row.anchor)), []).append(row.label)
-    several = sum(len({*labels}) > 1 for labels in rows.values())
-    repeated = len(dataset.rows) - len(rows)
-    if repeated:
-        labels = f"{several:,} of them have several labels" if several else "each has one label"
+        labels.setdefault((row.split, row.anchor), set()).add(row.label)
+    if repeated := len(dataset.rows) - len(labels):
+        several = sum(len(own) > 1 for own in labels.values())
         logger.warning(
-            f"{dataset.where}: texts stand in several rows ({repeated:,} rows more than texts); {labels}. "
+            f"{dataset.where}: rows repeat a text ({repeated:,}); texts with several labels: {several:,}. "
             "All rows are kept, and count: remove those that are mistakes"
         )
 

@@ -113,6 +113,12 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
             reading.rows.extend([row._replace(negative=each) for each in negatives] or [row])
         else:
             unlinked += [(record.place, row._replace(positive=each)) for each in [row.positive, *negatives]]
+    without = sum(row.group is None for row in reading.rows)
+    if source.group and 2 * without > len(reading.rows):
+        logger.warning(
+            f"`group`: the column {source.group} is empty in {without:,} of {len(reading.rows):,} rows; they "
+            "may be in any split"
+        )
     return _without_linked_negatives(_add_unlinked(reading, unlinked))
 
 
@@ -223,6 +229,28 @@ def add_negative(rows: list[Row], number: int, negative: str | None, group: str 
         rows[number] = added
     else:
         rows.append(added)
+
+
+def warn_of_case(labels: Sequence[str], where: str) -> None:
+    """Warn of labels, sorted, that differ in case alone."""
+    first = {label.lower(): label for label in reversed(labels)}
+    if odd := [(first[label.lower()], label) for label in labels if first[label.lower()] != label]:
+        logger.warning(
+            f"{where}: labels differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
+            "they are different labels; write them in one way if they are not"
+        )
+
+
+def warn_of_scores(rows: Sequence[Row], where: str) -> None:
+    """Warn of pairs of texts that have several scores."""
+    scores: dict[tuple[str, ...], set[float | None]] = {}
+    for row in rows:
+        scores.setdefault(row.texts(), set()).add(row.score)
+    if several := [texts for texts, own in scores.items() if len(own) > 1]:
+        logger.warning(
+            f"{where}: pairs of texts with several scores ({len(several):,}), such as "
+            f"{several[0][0][:60]!r}: each row counts; keep one of them, or their mean"
+        )
 
 
 # ---- from records to rows ------------------------------------------------------------------------

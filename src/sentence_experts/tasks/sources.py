@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
@@ -88,7 +89,7 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
         names |= {columns[role][0]: own[role][0] for role in found if role in own}
         column = None if split is not None else _find_split(table, names.values())
         names |= {} if column is None else {column: column}
-        _name_unread(table, names.values())
+        _name_unread(table, names.values(), {*kind.optional} - {*columns} - {*source.model_fields_set})
         read = [record._replace(split=split) for record in _read(table, names, scores)]
         if column is not None:
             try:
@@ -190,11 +191,14 @@ def _number(where: str, data: Any) -> Iterator[tuple[str, Values | BadRowError]]
         yield f"{where}row {number}", row
 
 
-def _name_unread(table: _Table, used: Collection[str]) -> None:
-    """Log the columns of a table that are not read."""
+def _name_unread(table: _Table, used: Collection[str], open_roles: Collection[str]) -> None:
+    """Log the columns that are not read; warn of one whose name is near that of an optional role."""
     if unread := [name for name in table.columns if name not in used]:
         listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
         logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
+    for name in unread:
+        if near := get_close_matches(name.strip().lower(), open_roles, 1, cutoff=0.75):
+            logger.warning(f"{table.where}: not read: the column {name}; give `{near[0]}: {name}` to read it")
 
 
 def _find_split(table: _Table, used: Collection[str]) -> str | None:

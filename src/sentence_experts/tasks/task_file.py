@@ -108,6 +108,10 @@ class Source(BaseModel):
         if len(places) != 1:
             given = " and ".join(places) or "none"
             raise ValueError(f"give one of {', '.join(PLACES[:-1])} (got {given})")
+        if self.hub is None and (own := [name for name in ("splits", "config") if getattr(self, name)]):
+            raise ValueError(
+                f"{own[0]}: is for a hub dataset, and has no effect on a {places[0]}: leave it out"
+            )
         return self
 
     def columns(self, kind: Kind, found: Collection[str] = ()) -> dict[str, tuple[str, ...]]:

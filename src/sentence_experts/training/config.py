@@ -151,6 +151,7 @@ class TrainConfig(Config):
         one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
         is_argmax, is_learned = self.loss == ARGMAX_TARGET, self.loss == LEARNED_TEMPERATURE
         temperature = self.temperature is not None or self.temperatures is not None
+        own = temperature or self.batches != AUTO_BATCHES
         share = self.warmup != type(self).model_fields["warmup"].default
         effect = f"has no effect with `loss={self.loss}`"
         problems = (
@@ -158,6 +159,11 @@ class TrainConfig(Config):
             (one_expert and self.freeze != "none", "`only_expert` and `freeze`: only the expert is trained"),
             (one_expert and adapter, "`only_expert` and `lora_rank`: adapters would change every route"),
             (adapter and self.freeze != "none", "`lora_rank` and `freeze`: adapters change shared weights"),
+            (
+                own and self.curriculum == "static",
+                "`curriculum=static` and `batches`, `temperature` or `temperatures`: static gives all routes "
+                f"{STATIC_BATCHES} batches and temperature {STATIC_TEMPERATURE}; leave the others out",
+            ),
             (temperature and is_argmax, f"`temperature` {effect}, which uses plain dot products"),
             (self.temperatures and is_learned, f"`temperatures` {effect}, which learns a single one"),
         )
@@ -228,7 +234,7 @@ class FitConfig(Config):
         None,
         ge=8,
         description="Maximum number of tokens per text, if the model would read more; the new model keeps "
-        "it, so it is not for models with routes",
+        "it, so it is not for models with routes. Adapters and experts are trained on 64 tokens at most",
     )
     seed: Seed = 0
 

@@ -26,7 +26,7 @@ from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels
 from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_rows
 from sentence_experts.training.config import FitConfig
 
-_MANY = 0.1  # share of near duplicates that is told
+_MANY = 0.1  # share of near duplicates, and of texts with a label of their own, that is told
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +95,11 @@ class LabelledTexts:
             named = [as_text(given[row]) for row in kept]
         except BadRowError as error:
             raise UsageError(f"`group`: column {config.group!r}: {error}") from error
+        if config.group and 2 * (empty := sum(not strip_text(name or "") for name in named)) > len(named):
+            logger.warning(
+                f"`group`: column {config.group!r} is empty in {empty:,} of {len(named):,} rows; they may be "
+                "in any set"
+            )
         keys = [
             ("group", group) if (group := _fold_group(strip_text(name or ""))) else ("row", row)
             for name, row in zip(named, kept, strict=True)
@@ -109,6 +114,8 @@ class LabelledTexts:
             "near duplicates": len(kept) - len(first),
         }
         kept, groups = kept[first], groups[first]
+        for own in labels.values():
+            _warn_of_single_labels(own.rows(kept))
         return cls(
             [texts[row] for row in kept],
             numbers[kept],
@@ -173,9 +180,7 @@ def _read_cells(
         for name, values in cells.items():
             values.append(row.get(name))
     if bad_rows and limit is None:
-        logger.warning(
-            f"{name_of_table(table)}: {len(bad_rows):,} rows are left out, the first {bad_rows[0]}"
-        )
+        logger.warning(f"{name_of_table(table)}: rows left out ({len(bad_rows):,}), the first: {bad_rows[0]}")
     return cells, np.array(numbers, int), len(bad_rows)
 
 
@@ -201,6 +206,10 @@ def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> li
         check_route_names([each.route for each in columns])
     except ValueError as error:
         raise UsageError(f"`by`: {error}; give another one: ROUTE=COLUMN") from error
+    if config.mesh_descriptors and not any(each.branch for each in columns):
+        raise UsageError(
+            "`mesh_descriptors`: no branch is named that needs it; name one in `by`, such as mesh:C"
+        )
     return columns
 
 
@@ -224,6 +233,17 @@ def _fold_group(name: str) -> str:
     """Return a group without what should not divide it: case, white space, and the ".0" of whole numbers."""
     seen = normalize("NFKC", name).translate(dict.fromkeys(map(ord, UNSEEN)))
     return re.sub(r"^(-?\d+)\.0$", r"\1", " ".join(seen.casefold().split()))
+
+
+def _warn_of_single_labels(labels: Labels) -> None:
+    """Warn if many texts share their labels with no other text."""
+    labelled = int(labels.labelled.sum())
+    alone = labelled - int((labels.matrix[:, labels.counts > 1].sum(axis=1) > 0).sum())
+    if alone > _MANY * labelled:
+        logger.warning(
+            f"route {labels.route!r}: {alone:,} of {labelled:,} texts with a label share it with no other "
+            "text: nothing is learned from them"
+        )
 
 
 def _drop_near_duplicates(texts: Sequence[str]) -> Rows:

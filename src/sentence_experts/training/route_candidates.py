@@ -115,6 +115,11 @@ def choose_kind(
     tried: list[Candidate] = []
     verdict = ""
     too_few = _find_route_of_few_texts(data, routes)
+    if config.kind != HEAD and (config.max_length or 0) > MAX_TOKENS:
+        logger.warning(
+            f"`max_length={config.max_length}`: adapters and experts are trained on the first {MAX_TOKENS} "
+            "tokens of a text; the new model reads more"
+        )
     for kind in KINDS if config.kind == "auto" else (config.kind,):
         if kind != HEAD and too_few:
             if best is None:

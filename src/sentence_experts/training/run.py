@@ -121,7 +121,7 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(processes.end_together())
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "run"
-        names = (*RESULTS, CHECKPOINTS, LOGS)
+        names = (*RESULTS, CHECKPOINTS, *([LOGS] if chosen.tensorboard else []))  # else the user's
         place = stack.enter_context(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
@@ -300,8 +300,6 @@ class Run:
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
         place.result["keeps_checkpoints"] = self.config.keep_checkpoints
-        if not self.config.tensorboard:  # a folder `logs` is the user's
-            place.names = tuple(name for name in place.names if name != LOGS)
         place.finish(*RESULTS)
         return result
 

@@ -55,6 +55,8 @@ def find_routes(
     if not offered:
         raise UsageError("none of the tasks is for training, all are only measured")
     chosen = [route for route in offered if not config.routes or route.name in config.routes]
+    if not config.instructions and all(route.kind == "domain" for route in chosen):
+        raise UsageError("`instructions=False`: domains have no instructions; leave it out")
     without = [route.name for route in chosen if route.weight is None]
     if 0 < len(without) < len(chosen):
         raise UsageError(f"the task file has no weight for {', '.join(without)}: give all tasks one, or none")
@@ -191,6 +193,15 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
     for name in OF_ROUTERS:
         if not learned and getattr(config, name) != TrainConfig.model_fields[name].default:
             raise UsageError(f"`{name}`: the model has no learned router")
+    for name in ("router_loss", "route_by"):
+        if (
+            kind is not None
+            and kind.per_token
+            and getattr(config, name) != TrainConfig.model_fields[name].default
+        ):
+            raise UsageError(
+                f"`{name}`: the model's router chooses by token, and reads no domain; leave it out"
+            )
     if learned and config.only_expert is not None:
         raise UsageError(
             "`only_expert`: a learned router may send any text or token to the expert that changes"

@@ -210,7 +210,7 @@ def find_last_checkpoint(folder: Path, identity: str) -> str | None:
     The hashes of its files are what a checkpoint gets last. The trainer rotates and counts checkpoints by
     folder name, whole or not.
     """
-    named = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")  # others are the user's
+    named = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")  # others are no checkpoints
     steps = {path: int(match[1]) for path in folder.glob("*") if (match := named.fullmatch(path.name))}
     for checkpoint in sorted(steps, key=lambda path: steps[path], reverse=True):
         if _is_whole(checkpoint):

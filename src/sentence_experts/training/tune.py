@@ -75,6 +75,8 @@ class Values(BaseModel, extra="forbid", frozen=True):
             raise ValueError("choices are for the type categorical")
         elif self.low is None or self.high is None:
             raise ValueError(f"give low and high, such as {EXAMPLE}")
+        elif not all(map(math.isfinite, bounds)):
+            raise ValueError(f"low and high are finite numbers (got {self.low} and {self.high})")
         elif self.low > self.high or (self.log and self.low <= 0):
             raise ValueError(f"not low <= high, or not above 0 with log (got {self.low} and {self.high})")
         elif self.type == "int" and any(each != int(each) for each in bounds):
@@ -216,7 +218,7 @@ def _run_trials(
                 if isinstance(error, UsageError) and _drew_others(folder, drawn):
                     raise UsageError(
                         f"{folder}: this trial drew other values from the same space, whose settings stood "
-                        "in another order: give them in that one, or `overwrite` to start over"
+                        f"in another order: give them in that one, or remove {place.final} to start over"
                     ) from error
                 raise InputError(f"{error} (remove {folder} to make this trial alone again)") from error
             logger.info(f"the trial failed: {error}")
@@ -265,6 +267,9 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     # A setting that another one overrides is not searched.
     without = {"epochs"} if config.max_steps or "max_steps" in space else set()
     without |= {"warmup"} if config.warmup_steps is not None else set()
+    if source and (unread := sorted(without & space.keys())):
+        steps = "max_steps" if unread[0] == "epochs" else "warmup_steps"
+        logger.warning(f"{where}: {unread[0]}: not searched, as `{steps}` is given, which overrides it")
     left = {name: each for name, each in space.items() if name not in config.model_fields_set | without}
     if not left:
         raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a `space`")

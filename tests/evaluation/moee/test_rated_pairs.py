@@ -31,6 +31,13 @@ def test_bad_rows_are_logged_and_left_out(tmp_path, capsys):
     assert "3 of 15 rows are left out; the first: sts.jsonl row 13: a: empty text" in logged
 
 
+def test_a_pair_with_several_scores_is_told(tmp_path, caplog):
+    RatedPairs.read(
+        written(tmp_path, [*rows(12), {**rows(1)[0], "s": 3}]), anchor="a", positive="b", score="s"
+    )
+    assert "pairs of texts with several scores (1), such as 'text 0'" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("records", "columns", "message"),
     [

@@ -192,6 +192,16 @@ def test_task_revision_is_a_hash_of_rows_and_routes(tasks, tasks_folder):
     assert again[0].revision == tasks["sts.papers"].revision
 
 
+def test_a_dataset_without_a_test_split_is_told(caplog):
+    rows = [{"anchor": f"question {n}", "positive": f"answer {n}", "split": "train"} for n in range(20)]
+    datasets = {"a": [*rows[1:], rows[0] | {"split": "test"}], "b": [*rows[1:], rows[0] | {"split": "dev"}]}
+    tasks = compile_tasks({"qa": {"kind": "retrieval", "datasets": datasets}})
+    caplog.clear()
+    assert [task.name for task in local_tasks(tasks)] == ["qa.a"]
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert "not measured, since they have no test split: qa.b" in caplog.text
+
+
 def test_only_selects_tasks_datasets_and_types(tasks_folder):
     folder = Tasks.open(tasks_folder)
     assert [task.name for task in local_tasks(folder, ["sts", "Clustering"])] == [

@@ -75,3 +75,12 @@ def test_the_route_map_is_read_for_all_and_for_one_model():
     for key in ("Sts", "STS.query", "sts.stsb.query"):  # texts of STS are no queries: it would do nothing
         with pytest.raises(UsageError, match=rf"`route_map` {key}=a: neither a task type nor a task"):
             read_route_map({key: "a"}, own)
+
+
+def test_a_key_of_no_measured_task_is_told(caplog):
+    tasks = [("sts.stsb", "STS"), ("own.papers", "Retrieval")]
+    used = {"STS": "a", "own.papers.query": "b", "Retrieval.document": "c", "*": "d", "mote:sts.stsb": "e"}
+    read_route_map(used, tasks)
+    assert not caplog.records
+    read_route_map({**used, "Clustering": "f", "Reranking.query": "g"}, tasks)
+    assert "of no task measured here, and without effect: Clustering, Reranking.query" in caplog.text

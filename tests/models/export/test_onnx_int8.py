@@ -72,6 +72,8 @@ def test_bad_calls(model: Path, tmp_path: Path) -> None:
         export(model, new, format="onnx", int8=tmp_path / "none.txt")
     with pytest.raises(UsageError, match="`int8` is for `format=onnx`"):
         export(model, new, route="crops", int8=TEXTS)
+    with pytest.raises(UsageError, match="`column` is for the texts of `int8`"):
+        export(model, new, route="crops", column="text")
     assert not new.exists()
 
 
@@ -145,6 +147,6 @@ def test_minilm_in_8_bits_keeps_its_neighbours(minilm: str, tmp_path: Path) -> N
 def test_texts_are_chosen_from_all_of_a_table() -> None:
     texts = [f"text {number}" for number in range(10 * MAX_TEXTS + 3)]
     chosen = select_texts(texts)
-    assert 0.8 * MAX_TEXTS < len(chosen) <= MAX_TEXTS
+    assert len(chosen) == len(select_texts(texts[: MAX_TEXTS + 1])) == MAX_TEXTS
     assert int(chosen[-1].split()[1]) > 0.98 * len(texts)
     assert select_texts(texts[:MAX_TEXTS]) == texts[:MAX_TEXTS]

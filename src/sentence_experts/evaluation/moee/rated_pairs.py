@@ -14,7 +14,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import RatedColumns
 from sentence_experts.moee import MIN_PAIRS
 from sentence_experts.tables import read_columns
-from sentence_experts.tasks.rows import read
+from sentence_experts.tasks.rows import read, warn_of_scores
 from sentence_experts.tasks.task_file import KINDS, Source
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class RatedPairs:
             logger.warning(f"{path}: {of} are left out; the first: {bad[0][0]}: {bad[0][1]}")
         if len(rows) < MIN_PAIRS:
             raise InputError(f"{path}: {len(rows)} scored pairs; at least {MIN_PAIRS} are needed")
+        warn_of_scores(rows, str(path))
         texts = ([row.anchor for row in rows], [str(row.positive) for row in rows])
         scores = np.array([row.score for row in rows], dtype=np.float64)
         return cls(path.name.partition(".")[0], *texts, scores)

@@ -7,6 +7,7 @@ narrower key comes first and "*" last.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.models import ANY_KEY, RouteMap
 from sentence_experts.models.routes.task_types import ROLES, ROUTE_OF_TYPE, TWO_SIDED
+
+logger = logging.getLogger(__name__)
 
 NO_ROUTE = "none"
 ROUTES: Mapping[str, str] = {
@@ -87,4 +90,11 @@ def read_route_map(assignments: Mapping[str, str], tasks: Collection[tuple[str, 
         f"neither a task type nor a task measured here; types: {', '.join(sorted(types))}; "
         f"{', '.join(sorted(two_sided))} also with .query or .document; {ANY_KEY} for all"
     )
-    return RouteMap.read(assignments, keys, expected)
+    found = RouteMap.read(assignments, keys, expected)
+    used = {ANY_KEY, *(base for task in tasks for base in task)}
+    named = {key for each in (found.for_all_models, *found.for_one_model.values()) for key in each}
+    if unused := sorted(
+        key for key in named - used if key.removesuffix(f".{key.rpartition('.')[2]}") not in used
+    ):
+        logger.warning(f"`route_map`: of no task measured here, and without effect: {', '.join(unused)}")
+    return found

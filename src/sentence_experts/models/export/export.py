@@ -124,6 +124,8 @@ def export(
     as_graph = config.format == "onnx"
     if int8 is not None and not as_graph:
         raise UsageError("`int8` is for `format=onnx`")
+    if int8 is None and config.column is not None:
+        raise UsageError("`column` is for the texts of `int8`")
     if out is None:
         if as_graph:
             raise UsageError("`format=onnx` needs `out`, a folder to write to")

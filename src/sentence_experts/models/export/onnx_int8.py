@@ -180,7 +180,8 @@ def select_texts(texts: Sequence[str]) -> list[str]:
         UsageError: there are too few.
     """
     read = [text for text in texts if text.strip()]
-    read = read[:: max(1, -(-len(read) // MAX_TEXTS))]  # a table may be sorted
+    count = min(len(read), MAX_TEXTS)
+    read = [read[number * len(read) // count] for number in range(count)]  # a table may be sorted
     least = MIN_TEXTS * CHECKED_EVERY // (CHECKED_EVERY - 1) + 1
     if len(read) < least:
         raise UsageError(f"`int8`: {len(read)} texts to calibrate on; at least {least} are needed")
