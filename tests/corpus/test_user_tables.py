@@ -372,7 +372,15 @@ def test_values_that_cannot_be_read_are_told(caplog: pytest.LogCaptureFixture) -
 
 
 def test_kinds_that_are_unknown_and_ids_that_contradict_are_listed() -> None:
-    kinds = ("Editoral", "Leitartikel", "article", "Clinical Trial", "Journal Article", "review", "Thesis")
+    kinds = (
+        "Editoral",
+        "Leitartikel",
+        "article",
+        "Clinical Trial",
+        "peer-review",
+        "Short Survey",
+        "bookSection",
+    )
     rows = [{"id": f"p{n}", "title": f"Rice {n}", "kind": kind} for n, kind in enumerate(kinds)]
     rows.append({"id": "10.1234/a", "title": "Rye", "doi": "https://doi.org/10.1234/B", "pmid": None})
     rows.append({"id": "pmid:12", "title": "Oats", "doi": None, "pmid": "13"})

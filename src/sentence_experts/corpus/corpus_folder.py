@@ -449,6 +449,7 @@ def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     """Return a table whose columns have the schema's names for them, as "title" for "Title"."""
     there = [*table.column_names]
     times = Counter(name.strip().lower() for name in there)
+    told = set[str]()
     for place, name in enumerate(there):
         folded = name.strip().lower()
         if folded in there or folded not in (*schema.names, "domain"):
@@ -457,9 +458,11 @@ def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
             raise InputError(f"{what}: two columns are named {folded!r} but for their case; rename one")
         if folded != "domain" and not _fits(table[name], schema.field(folded)):
             logger.warning(f"{what}: the column {name!r} is not read: its values are not of {folded!r}")
+            told.add(name)
             continue
         there[place] = folded
-    if notes := list_unread(dict(zip(there, there, strict=True)), [*schema.names, "domain"]):
+    rest = {name: name for name in there if name not in told}
+    if notes := list_unread(rest, [*schema.names, "domain"]):
         logger.warning(f"{what}: columns that are not used: {', '.join(notes)}")
     return table.rename_columns(there)
 

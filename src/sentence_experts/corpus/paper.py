@@ -231,9 +231,13 @@ def kind_of(paper: Paper) -> str:
     return "retraction" if kind == "article" and paper.retracts else kind
 
 
+# Of types of PubMed, OpenAlex, Scopus, Web of Science and Zotero that are no kind of notice.
 _SOME_WORK = re.compile(
-    r"articles?\b|papers?\b|books?\b|chapter|thes[ie]s|dissertation|data|reports?\b|preprint|proceedings|conference|"
-    r"research|stud(y|ies)\b|trial|journal|retracted|software|patent|standard|guideline|unpublished|other|abstract|web",
+    r"article|paper|book|chapter|thes[ie]s|dissertation|data|report|preprint|proceedings|conference|"
+    r"congress|research|studies|study|trial|journal|retracted|software|program|patent|standard|"
+    r"guideline|publish|other|abstract|web|review|survey|note|early access|reprint|paratext|libguide|"
+    r"grant|reference|supplement|manuscript|document|presentation|lecture|address|narrative|"
+    r"bibliograph|poster|blog|video|film|media|map|case|misc|monograph|encyclop|dictionary",
     re.IGNORECASE,
 )
 _RETRACTED_TYPES = {"retracted publication", "retracted article", "retracted paper", "retracted"}
