@@ -39,7 +39,7 @@ _FORMATS: Final = {
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
 _QUOTES: Final = "a quote inside a text is written twice, and the text in quotes"
-_SWALLOWED: Final = f"it looks as if a quote opens in one row and closes in another ({_QUOTES})"
+SWALLOWED: Final = f"it looks as if a quote opens in one row and closes in another ({_QUOTES})"
 _COMMA: Final = r"(?<=,),|(?<!\d),(?!\s|$)|,(?!\s|$|\d\d\d(?!\d))"
 _SEPARATOR: Final = re.compile(r"""\ufeff?("?)sep=([,;\t|])\1[,;\t| ]*\r?\n?""", re.IGNORECASE)
 
@@ -184,23 +184,23 @@ def read_delimited(
             suspects = [
                 value
                 for place, value in enumerate(values)
-                if ("\n" in value or "\r" in value) and _holds_rows(values, place, delimiter)
+                if ("\n" in value or "\r" in value) and holds_rows(values, place, delimiter)
             ]
             are_texts = delimiter != "\t" or all(_is_indented(value, len(header)) for value in suspects)
             if suspects and are_texts and not is_told:
                 is_told = True
-                logger.warning(f"{path}: row {number} may be several: {_SWALLOWED}")
+                logger.warning(f"{path}: row {number} may be several: {SWALLOWED}")
             if values and len(values) != len(header):
                 yield from refuse(f"{len(values)} fields where the header has {len(header)}", before, values)
             elif not are_texts:
-                yield from refuse(_SWALLOWED, before)
+                yield from refuse(SWALLOWED, before)
             elif values:
                 yield dict(zip(header, (value or None for value in values), strict=True))
 
     return header, rows()
 
 
-def _holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
+def holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
     """Return whether a cell looks as if a quote had swallowed the end of a row and the beginning of another.
 
     Its first line then has the cells to the right of it, too, and its last one those to the left. A comma

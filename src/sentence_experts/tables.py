@@ -6,6 +6,7 @@ stop. A missing cell (None, NaN) is None.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import json
@@ -80,6 +81,20 @@ def fold_columns(where: str, columns: Iterable[str]) -> dict[str, str]:
             raise InputError(f"{where}: two columns are named {name!r} but for their case; rename one")
         folded[name] = column
     return folded
+
+
+def list_unread(names: Mapping[str, str], known: Sequence[str]) -> list[str]:
+    """Return the columns (as given -> as read) that are not `known`, with what each may be a misspelling of.
+
+    >>> list_unread({"Titel": "titel", "year": "year"}, ["title", "year"])
+    ['Titel (did you mean title?)']
+    """
+    absent, notes = [each for each in known if each not in names.values()], []
+    for stated, column in names.items():
+        if column not in known:
+            near = difflib.get_close_matches(column, absent, n=1, cutoff=0.75)
+            notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated or "one without a name")
+    return notes
 
 
 def read_columns(source: Table) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.small_articles import jats, papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.exports import EXPORTS
+from sentence_experts.corpus.formats.exports import EXPORTS, read_listed_papers
 from sentence_experts.corpus.formats.latex import GROUP, latex_to_text, read_grouped, tex_to_text
 from sentence_experts.corpus.formats.markup import without_tags
 from sentence_experts.corpus.importing import import_corpus
@@ -885,14 +885,82 @@ def test_two_records_of_ris_in_one_are_none(tmp_path: Path) -> None:
     assert one(imported(tmp_path, "y.ris", translated))["title"] == "Roots"
 
 
-def test_a_record_of_nbib_that_was_cut_is_told_by_what_others_have(tmp_path: Path) -> None:
-    record = "PMID- {0}\nTI  - Title {0}\nAB  - Abstract\nDP  - 2001\n\n"
+PUBMED = (
+    "PMID,Title,Authors,Citation,First Author,Journal/Book,Publication Year,Create Date,PMCID,NIHMS ID,DOI"
+)
+
+
+def test_rows_of_csv_that_are_shifted_or_swallowed_are_named(tmp_path: Path) -> None:
+    row = '{0},Title {0},"A B, C D",J. 2001,A B,J,2001,2001/01/01,,,10.1234/{0}'
+    rows = [row.format(number) for number in (1, 2, 3, 4, 5, 6)]
+    rows[1] = rows[1].replace("Title 2", "Rice, wheat 2")
+    rows[3] = rows[3].replace("Title 4", '"Title 4').replace('"A B, C D"', "A B")
+    rows[4] = rows[4].replace("Title 5", 'Title 5"').replace('"A B, C D"', "A B")
+    corpus = imported(tmp_path, "x.csv", "\n".join([PUBMED, *rows, ""]))
+    assert {paper["pmid"] for paper in papers(corpus)} == {"1", "3", "6"}
+    assert [(each["reason"], each["detail"][:5]) for each in rejected(corpus)] == [
+        ("broken-entry", "row 2"),
+        ("broken-entry", "row 4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "header", [f"{PUBMED},Keywords,My Notes", "Key,Item Type,Title,Abstract Note,Keywords,Extra"]
+)
+def test_columns_of_one_s_own_in_exports_are_named(tmp_path: Path, header: str) -> None:
+    cells = {"PMID": "1", "Title": "Rice", "Item Type": "journalArticle"}
+    row = ",".join(cells.get(name, "") for name in header.split(","))
+    corpus = imported(tmp_path, "x.csv", f"{header}\n{row}\n")
+    [each] = rejected(corpus)
+    assert each["reason"] == "unread-columns"
+    assert each["detail"].startswith("keywords")
+
+
+def test_an_entry_of_bibtex_without_its_sign_is_named(tmp_path: Path) -> None:
+    text = "@article{a, title={Rice}}\narticle{b, title={Rye}}\n@misc{c, title={Oats},\nnote={article{x}}}\n"
+    corpus = imported(tmp_path, "x.bib", text)
+    assert {paper["title"] for paper in papers(corpus)} == {"Rice", "Oats"}
+    [each] = rejected(corpus)
+    assert (each["reason"], each["detail"]) == ("broken-entry", "line 2: an entry without an @ before it")
+
+
+def test_a_file_of_nbib_need_not_end_in_a_line_break(tmp_path: Path) -> None:
+    record = "PMID- {0}\nTI  - Title {0}\nAB  - Abstract\nSO  - J Foo. 2015\n\n"
     text = "".join(record.format(number) for number in (111, 112))
-    corpus = imported(tmp_path, "x.nbib", text[: text.rindex("le 112")])
-    assert [paper["pmid"] for paper in papers(corpus)] == ["111"]
-    assert [each["reason"] for each in rejected(corpus)] == ["broken-entry"]
-    short = text + "PMID- 113\nTI  - No abstract\n"
-    assert len(papers(imported(tmp_path, "y.nbib", short))) == 3
+    corpus = imported(tmp_path, "x.nbib", text + "PMID- 113\nTI  - No abstract\nSO  - J Foo. 2015")
+    assert len(papers(corpus)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasons"),
+    [
+        ("TI  - A\nTI  - B\nDO  - 10.1234/a\nDO  - https://doi.org/10.1234/A", []),
+        ("TI  - A\nTI  - B\nAB  - One\nAB  - Two\nPY  - 2001\nY1  - 2001/03/01", []),
+        ("T1  - Rice\nTI  - Rice in drought\nAB  - One\nAB  - Two\nPY  - 2001\nPY  - 2002", []),
+        ("T1  - Rice\nDO  - 10.1234/a\nTI  - Sleep\nDO  - 10.1234/b", ["broken-entry"]),
+        ("TI  - A\nTI  - B\nAB  - One\nAB  - Two\nPY  - 2001\nPY  - 2002", ["broken-entry"]),
+    ],
+)
+def test_one_record_of_ris_with_two_titles_is_told_from_two(
+    tmp_path: Path, fields: str, reasons: list[str]
+) -> None:
+    corpus = imported(tmp_path, "x.ris", f"TY  - JOUR\n{fields}\nER  - \n{RIS}")
+    assert [each["reason"] for each in rejected(corpus)] == reasons
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TY  - JOUR\nDO  - 10.1234/a\nER  - \n",
+        "@article{a, doi={10.1234/a}}",
+        "PMID- 31\nLID - 10.1234/a [doi]\nSO  - J\n",
+        "PMID,Title,DOI,Journal/Book\n31,,10.1234/a,J\n",
+        "Key,Item Type,Title,Abstract Note,DOI\nK,journalArticle,,,10.1234/a\n",
+    ],
+)
+def test_a_listed_record_without_a_title_is_known_by_its_doi(text: str) -> None:
+    [paper] = read_listed_papers(text)
+    assert (paper.doi, paper.title, paper.other) == ("10.1234/a", None, "a record without a title")
 
 
 def test_records_of_another_format_in_a_file_are_named(tmp_path: Path) -> None:
@@ -900,12 +968,19 @@ def test_records_of_another_format_in_a_file_are_named(tmp_path: Path) -> None:
     nbib = "PMID- 111\nTI  - Oats\nSO  - J Foo. 2015\n\n"
     bib = "@article{a, title={Rice}}\n"
     for name, text, title in (
-        ("x.bib", bib + ris, "Rice"),
+        ("x.bib", f"{bib}\n{ris}", "Rice"),
+        ("v.bib", bib + nbib.replace("TI", "OWN - NLM\nTI"), "Rice"),
         ("y.ris", ris + bib, "Rye"),
         ("z.nbib", nbib + bib, "Oats"),
     ):
         corpus = imported(tmp_path, name, text)
         assert one(corpus)["title"] == title
         assert [each["reason"] for each in rejected(corpus)] == ["other-format"]
-    note = bib.replace("Rice", "Rice\nTY  - JOUR\nTI  - x\nER  -\n")
-    assert one(imported(tmp_path, "w.bib", note))["title"].startswith("Rice")
+    for name, text in (
+        ("w.bib", bib.replace("Rice", "Rice\nTY  - JOUR\nTI  - x\nER  -\n")),
+        ("u.bib", bib.replace("Rice}", "Rice}, annote={\nPMID- 12345\nTY  - JOUR}")),
+        ("t.ris", ris.replace("ER", "AB  - Use\n@article{x,\nN1  - In\nPMID-12345678\nER")),
+    ):
+        corpus = imported(tmp_path, name, text)
+        assert one(corpus)["title"].startswith("R")
+        assert not rejected(corpus)

@@ -176,6 +176,14 @@ def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         import_corpus([tmp_path / "mixed"], years=(1900, 1901), workers=1)
 
 
+def test_a_field_that_no_kept_paper_has_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    field = {"id": "https://openalex.org/fields/17", "display_name": "Medicine"}
+    topic = {"display_name": "Rice", "field": field}
+    one_file(tmp_path, work(1, primary_topic=topic), field="17,Medic*,Computer Sciences")
+    assert "`field`: 'Computer Sciences' matches no paper that was kept" in caplog.text
+    assert caplog.text.count("`field`") == 1
+
+
 def test_what_a_choice_of_records_leaves_whole_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -371,6 +371,50 @@ def test_values_that_cannot_be_read_are_told(caplog: pytest.LogCaptureFixture) -
     assert "in all" not in caplog.text
 
 
+def test_kinds_that_are_unknown_and_ids_that_contradict_are_listed() -> None:
+    kinds = (
+        "Editoral",
+        "Leitartikel",
+        "article",
+        "Clinical Trial",
+        "peer-review",
+        "Short Survey",
+        "bookSection",
+    )
+    rows = [{"id": f"p{n}", "title": f"Rice {n}", "kind": kind} for n, kind in enumerate(kinds)]
+    rows.append({"id": "10.1234/a", "title": "Rye", "doi": "https://doi.org/10.1234/B", "pmid": None})
+    rows.append({"id": "pmid:12", "title": "Oats", "doi": None, "pmid": "13"})
+    rows.append({"id": "10.1234/C", "title": "Millet", "doi": "doi:10.1234/c", "pmid": "7"})
+    corpus = import_corpus(papers=rows)
+    assert len(papers(corpus)) == 10
+    assert [(each["record"], each["reason"]) for each in rejected(corpus)] == [
+        ("row 1", "unreadable-kind"),
+        ("row 2", "unreadable-kind"),
+        ("row 8", "contradicting-doi"),
+        ("row 9", "contradicting-pmid"),
+    ]
+
+
+def test_a_table_of_citations_that_links_no_papers_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": name, "title": f"Rice {name}"} for name in "ab"]
+    import_corpus(papers=rows, citations=[{"citing": "a", "cited": "b"}])
+    assert "no citation is" not in caplog.text
+    import_corpus(papers=rows, citations=[{"citing": "a", "cited": "paper-b"}])
+    assert "no citation is of a paper of the corpus: a cited work is" in caplog.text
+    caplog.clear()
+    import_corpus(
+        papers=rows,
+        citations=[
+            {"citing": "a", "cited": "paper-b"},
+            *[{"citing": f"paper-{n}", "cited": "x"} for n in range(3)],
+        ],
+    )
+    assert "3 of 4 citations are by works that the corpus does not have" in caplog.text
+    caplog.clear()
+    import_corpus(papers=rows, citations=[{"citing": "review", "cited": name} for name in "ab"])
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
 def test_several_ids_in_a_cell_are_set_aside(caplog: pytest.LogCaptureFixture) -> None:
     doi = "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O"
     rows = [

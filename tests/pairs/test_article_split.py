@@ -124,6 +124,12 @@ def test_other_relations_have_no_citing_articles(relation: str) -> None:
         PairsConfig.of(relation=relation, split="article")
 
 
+def test_a_limit_of_shared_references_is_for_coupling() -> None:
+    assert PairsConfig.of(relation="coupling", rare=20).rare == 20
+    with pytest.raises(UsageError, match="`rare` is for `relation=coupling`, not citation"):
+        PairsConfig.of(relation="citation", rare=20)
+
+
 def test_the_dataset_says_how_many_articles_leak(compiled: Compile) -> None:
     by_article = compiled(split="article", unit="title").manifest
     assert by_article["test_articles_seen_in_training"] == by_article["test_papers_seen_in_training"] == 0

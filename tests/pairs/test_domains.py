@@ -103,6 +103,7 @@ def test_a_paper_in_several_domains(tmp_path: Path, several: str, expected: tupl
 def test_a_paper_in_no_domain_goes_where_none_says(tmp_path: Path) -> None:
     domains_of = rules(tmp_path, {"none": "rest", "domains": {"a": {"keywords": ["x"]}}}).classifier()
     assert domains_of(paper()) == ("rest",)
+    assert DomainRules.of({"none": "Drop", "domains": {"a": {"keywords": ["x"]}}}).classifier()(paper()) == ()
 
 
 @pytest.mark.parametrize(

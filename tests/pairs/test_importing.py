@@ -238,6 +238,16 @@ def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(
     assert "as their two texts are the same: 1" in caplog.text
     assert f"as they lack a text: 2 (row {len(rows) + 2}, {len(rows) + 3})" in caplog.text
     assert "not read: the column rating" in caplog.text
+    assert next(each for each in caplog.records if "repeat" in each.message).levelname == "WARNING"
+    caplog.clear()
+    import_pairs(questions().assign(label=1, score=0.5))
+    assert "not read: the column score" in caplog.text
+
+
+@pytest.mark.parametrize("count", [-1, "many", 1.5])
+def test_a_count_that_is_no_number_of_links_is_refused(count: Any) -> None:
+    with pytest.raises(InputError, match="column count: "):
+        import_pairs(questions().assign(count=count))
 
 
 @pytest.mark.parametrize("label", [float, str, bool, Decimal, "{:.2f}".format, lambda each: str(bool(each))])

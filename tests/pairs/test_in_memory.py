@@ -59,6 +59,21 @@ def test_papers_with_a_domain_column_need_no_rules(corpus: CorpusFolder) -> None
     assert pairs.domains == ["one", "two"]
 
 
+def test_texts_that_papers_lack_and_domains_that_rules_replace_are_told(
+    corpus: CorpusFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
+    frame = papers.to_pandas().assign(domain="one")
+    settings = SMALL | {"unit": "abstract"}
+    compile_pairs((frame, citations), domains=RULES, **settings)
+    assert "the rules of `domains` sort the papers: their column `domain` is not read" in caplog.text
+    assert "they are in no pair" not in caplog.text
+    frame.loc[frame.index % 5 == 0, "abstract"] = None
+    compile_pairs((frame, citations), **settings)
+    assert f"of {len(frame):,} papers have no abstract: they are in no pair" in caplog.text
+    assert caplog.text.count("is not read") == 1
+
+
 def test_corpus_tables_have_one_row_per_paper_and_whole_ids() -> None:
     papers = pd.DataFrame({"paper_id": [1, 2], "title": ["a", "b"]})
     citations = pd.DataFrame({"citing": [1, 2], "cited": [2, None]})

@@ -142,11 +142,12 @@ def test_a_branch_has_the_labels_right_below_it(
     assert sets_of(read(cells, branch=branch)) == expected
 
 
-def test_mesh_headings_stand_in_the_tree() -> None:
+def test_mesh_headings_stand_in_the_tree(caplog: pytest.LogCaptureFixture) -> None:
     numbers = {"asthma": ("C08.127.108", "C20.543"), "heart failure": ("C14.280",), "mice": ("B01.050",)}
     tree = MeshTree(numbers)
     cells = [["*Asthma/drug therapy", "Mice"], ["Heart Failure"], ["C14.907", "unknown"], ["Asthma"]]
     assert sets_of(read(cells, "mesh", "C", tree=tree)) == [{"C08", "C20"}, {"C14"}, {"C14"}, {"C08", "C20"}]
+    assert "1 of 6 values are headings that the descriptor file lacks, and so no labels" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,34 @@ def test_a_group_is_in_one_set(groups: list[int], seed: int) -> None:
     assert sorted(np.concatenate(list(sets.values())).tolist()) == list(range(len(groups)))
     of_sets = [set(numbers[rows].tolist()) for rows in sets.values()]
     assert sum(map(len, of_sets)) == len(set(groups))
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ([f"{n} mg" for n in range(30)], "31 of 31 values are numbers or begin with one, but '0 mg'"),
+        ([*map(str, range(980, 1002)), "1,003"], "but '1,003' is none"),
+        ([*map(str, range(80)), *["unknown"] * 20], "81 of 101 values are numbers, but 'unknown'"),
+        ([*[f"{n:04}" for n in range(40)], "01A3"], ""),
+        ([*[str((1 << 60) + n) for n in range(40)], "none given"], ""),
+        ([*map(str, range(1000, 1040)), "B-1000"], ""),
+        ([*map(str, range(1960, 2000)), "2001-03-04", "1.2.3"], ""),
+        ([f"{n} rooms to let" for n in range(30)], ""),
+    ],
+)
+def test_numbers_with_units_or_words_among_them_are_told(
+    cells: list[str], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    read([*cells, cells[0]])
+    assert told in caplog.text
+    assert bool(told) == bool(caplog.text)
+
+
+def test_white_space_inside_labels_does_not_tell_them_apart() -> None:
+    assert read(["sleep  apnea", "sleep\u00a0apnea", ["sleep apnea"], "rice"]).names == (
+        "rice",
+        "sleep apnea",
+    )
 
 
 @pytest.mark.parametrize("cell", ["2O01", "in press", "'2001"])

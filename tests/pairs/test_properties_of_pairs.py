@@ -135,8 +135,9 @@ def test_pairs_and_their_counts_are_those_of_the_definition(
         graph = Graph(Path(folder), references, texts, domains)
         links = graph.links(relation, rare, longest or 10**6)
         expected = {pair: count for pair, count in graph.pairs(links).items() if count >= least}
+        limit = {"rare": rare} if relation == "coupling" else {}
         chosen = PairsConfig(
-            relation=relation, unit="abstract", rare=rare, min_count=least, max_references=longest
+            relation=relation, unit="abstract", min_count=least, max_references=longest, **limit
         )
         with_text = [graph.domains[paper] for paper in range(PAPERS) if graph.text[paper] is not None]
         if not expected or set().union(*with_text) != {"a", "b"}:

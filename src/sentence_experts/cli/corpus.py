@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
 _SHOWN_VALUES = 5
+_LISTED_VALUES = 50
 _ROWS = {
     "papers": "papers",
     "with_title": "  with a title",
@@ -41,6 +42,7 @@ _ROWS = {
     "papers_with_body": "papers with their text",
     "mentions": "  places in the text that cite an identified work",
     "references_never_mentioned": "  identified references that the text never mentions",
+    "other_files": "other files, not read",
 }
 
 _SHOWN_IF_NONE = ("papers", "with_abstract", "with_doi", "citations")
@@ -143,7 +145,10 @@ def show_(
         str | None,
         typer.Option("--list", metavar="|".join(COUNTED), help="List the values of this column instead"),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of values listed, the most frequent ones")] = 50,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --list, number of values listed, the most frequent ones (default 50)"),
+    ] = None,
 ) -> None:
     """Show what a corpus holds: counts, years, frequent subjects and headings, and vectors for search.
 
@@ -153,6 +158,8 @@ def show_(
     """
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
+    if top is not None and column is None:
+        raise UsageError("`top`: it counts the values of `list`; name a column with it")
     opened = CorpusFolder.open(corpus)
     if column is None:
         _show_corpus(opened)
@@ -162,8 +169,11 @@ def show_(
 
         show_index(CorpusIndex.open(opened))
         return
-    for value, papers in opened.count_values(column, top).items():
+    values = list(opened.count_values(column).items())
+    for value, papers in values[: top or _LISTED_VALUES]:
         show(f"{papers:>9,}  {value}")
+    if (more := len(values) - (top or _LISTED_VALUES)) > 0:
+        show(f"and {more:,} more (--top)")
 
 
 def suggest_domains(
@@ -187,10 +197,12 @@ def suggest_domains(
 def _show_corpus(corpus: CorpusFolder) -> None:
     """Show the counts of a corpus, by domain if it was fetched."""
     counts = corpus.manifest["counts"]
+    has_table = any(source["kind"] == "table of citations" for source in corpus.manifest["sources"])
+    shown_if_none = (*_SHOWN_IF_NONE, *["in_corpus_citations"] * (has_table and bool(counts["citations"])))
     rows = [
         (name, f"{counts[key]:,}")
         for key, name in _ROWS.items()
-        if counts.get(key) or (key in counts and key in _SHOWN_IF_NONE)
+        if counts.get(key) or (key in counts and key in shown_if_none)
     ]
     rows += [(f"set aside: {reason}", f"{number:,}") for reason, number in sorted(counts["rejected"].items())]
     show_table(f"Corpus {corpus.path}", ("", ""), rows, header=False)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, open_corpus_output
@@ -35,6 +39,7 @@ from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
 
+_FIELDS = ("field", "subfield", "topic", "subjects")  # columns that `field` may have matched
 # Reasons why a record is set aside that need no warning: another one counts, it was not wanted, or its table
 # tells of it (`UserTable.parse`).
 _EXPECTED = {
@@ -179,11 +184,11 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     if odd := {reason: n for reason, n in counts["rejected"].items() if reason not in _EXPECTED}:
         told = ", ".join(f"{reason} {number:,}" for reason, number in odd.items())
         logger.warning(f"not read, in all: {told} ({corpus.rejected.name} names them)")
-    if 2 * counts["citations_by_others"] > counts["citations"]:
-        logger.info(
-            f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
-            "corpus does not have: their `citing` names none of its papers (write `pmid:` before a PMID)"
-        )
+    _tell_of_citations(corpus, any(each["kind"] == "table of citations" for each in read.described))
+    for name in config.field or ():
+        values = (one for column in _FIELDS for one in corpus.count_values(column))
+        if re.search("[^\\W\\d]", name) and not RecordFilter((name,)).admits(None, values):
+            logger.warning(f"`field`: {name!r} matches no paper that was kept; is it misspelt?")
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
         use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"
         logger.info(
@@ -191,6 +196,30 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
             f"{counts['with_title']:,} a title: titles suffice {use}"
         )
     return corpus
+
+
+def _tell_of_citations(corpus: CorpusFolder, has_table: bool) -> None:
+    """Tell of citations that may have ids of another form than the papers."""
+    counts = corpus.manifest["counts"]
+    by_others = 2 * counts["citations_by_others"] > counts["citations"]
+    if not counts["citations"] or not (by_others or (has_table and not counts["in_corpus_citations"])):
+        return
+    papers, cited = (
+        pq.read_table(file, columns=[name])[name]
+        for file, name in ((corpus.papers, "paper_id"), (corpus.citations, "cited"))
+    )
+    # Works outside the corpus may well cite papers of it, which makes pairs.
+    is_linking = pc.any(pc.is_in(cited.drop_null(), value_set=papers.combine_chunks())).as_py()
+    if by_others:
+        (logger.info if is_linking else logger.warning)(
+            f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
+            "corpus does not have: their `citing` names none of its papers (write `pmid:` before a PMID)"
+        )
+    if has_table and not is_linking:
+        logger.warning(
+            f"no citation is of a paper of the corpus: a cited work is {cited[0].as_py()!r}, a paper "
+            f"{papers[0].as_py()!r}; give the ids of the papers, or DOIs or PMIDs that they have"
+        )
 
 
 def _build(place: Output, read: Sources, config: ImportConfig) -> CorpusFolder:

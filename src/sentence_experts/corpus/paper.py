@@ -204,6 +204,18 @@ def kind_named(text: str | None) -> str | None:
     return None if kind == "article" and text != "article" else kind
 
 
+def is_kind_known(text: str) -> bool:
+    """Return whether a cell of a column `kind` says what a paper is, and no misspelt or unknown word.
+
+    >>> is_kind_known("Journal Article"), is_kind_known("Editoral")
+    (True, False)
+    """
+    types = (each.replace(" ", "-") for each in _split_types(text))
+    return (
+        text in KINDS or any(each in _KIND_OF_TYPE for each in types) or _SOME_WORK.search(text) is not None
+    )
+
+
 def kind_of(paper: Paper) -> str:
     """Return the kind of a paper by its type or, where that says nothing, by an unmistakable title.
 
@@ -219,6 +231,15 @@ def kind_of(paper: Paper) -> str:
     return "retraction" if kind == "article" and paper.retracts else kind
 
 
+# Of types of PubMed, OpenAlex, Scopus, Web of Science and Zotero that are no kind of notice.
+_SOME_WORK = re.compile(
+    r"article|paper|book|chapter|thes[ie]s|dissertation|data|report|preprint|proceedings|conference|"
+    r"congress|research|studies|study|trial|journal|retracted|software|program|patent|standard|"
+    r"guideline|publish|other|abstract|web|review|survey|note|early access|reprint|paratext|libguide|"
+    r"grant|reference|supplement|manuscript|document|presentation|lecture|address|narrative|"
+    r"bibliograph|poster|blog|video|film|media|map|case|misc|monograph|encyclop|dictionary",
+    re.IGNORECASE,
+)
 _RETRACTED_TYPES = {"retracted publication", "retracted article", "retracted paper", "retracted"}
 
 

@@ -8,7 +8,6 @@ split at `;` or `|`. Names of columns may be in any case; `tags` are read as `ke
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections.abc import Sequence
@@ -33,6 +32,7 @@ from sentence_experts.corpus.paper import (
     Paper,
     Rejection,
     clean_abstract,
+    is_kind_known,
     is_type_of_retracted,
     kind_named,
     name_by_texts,
@@ -49,6 +49,7 @@ from sentence_experts.tables import (
     fingerprint,
     fold_columns,
     is_path,
+    list_unread,
     name_of_table,
     read_columns,
     read_rows,
@@ -203,22 +204,17 @@ def _check(table: Table, kind: str) -> dict[str, str]:
         columns = ["keywords" if column == "tags" else column for column in columns]
     named = any(column in columns for column in _NAMING)
     check_columns(name, [column for column in required if column != "id" or not named], columns)
-    absent = [column for column in more if column not in columns]
     if {*_OWN_IDS} <= {*columns}:
         logger.warning(
             f"{name}: papers are known by `id`; `paper_id` beside it is read for identifiers alone"
         )
-    notes = []
-    for column, stated in zip(columns, given, strict=True):
-        if column not in (*required, *more):
-            near = difflib.get_close_matches(column, absent, n=1, cutoff=0.75)
-            notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated or "one without a name")
-    if notes:
+    names = dict(zip(given, columns, strict=True))
+    if notes := list_unread(names, (*required, *more)):
         logger.warning(
             f"{name}: columns that are not used: {', '.join(notes)}; "
             f"besides {', '.join(required)}, a table can have: {', '.join(more)}"
         )
-    return dict(zip(given, columns, strict=True))
+    return names
 
 
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> bool:
@@ -249,20 +245,27 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return False
     by_kind = is_type_of_retracted(fields["kind"])
+    whose = f"the paper {own[:SHOWN]}"
+    if fields["kind"] and not is_kind_known(fields["kind"]):
+        part.rejections.append(_reject_value(table, number, "kind", whose, fields["kind"]))
     fields["kind"] = kind_named(fields["kind"])
     stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and (doi is None or _are_several(stated)):
-        part.rejections.append(_reject_value(table, number, "doi", f"the paper {own[:SHOWN]}", stated))
+        part.rejections.append(_reject_value(table, number, "doi", whose, stated))
     if stated_year and year is None:  # such as "in press"
-        part.rejections.append(_reject_value(table, number, "year", f"the paper {own[:SHOWN]}", stated_year))
+        part.rejections.append(_reject_value(table, number, "year", whose, stated_year))
     others = dict[str, Any]()
     for name in ("pmid", "pmcid", "openalex"):
         given = _clean_identifier(row.get(name)) or ""
         others[name] = _NORMALISE[name](given) or getattr(parse_identifier(given), name)
         if not others[name] and re.search("[1-9]", given):
-            part.rejections.append(_reject_value(table, number, name, f"the paper {own[:SHOWN]}", given))
+            part.rejections.append(_reject_value(table, number, name, whose, given))
         others[name] = others[name] or getattr(by_id, name)
+    for name, each in (("doi", doi), ("pmid", others["pmid"])):
+        if (stated := getattr(by_id, name)) and stated != each:
+            detail = f"of {whose}: {each} in the column {name}, {stated} in the id"
+            part.rejections.append(Rejection(table, None, f"row {number}", f"contradicting-{name}", detail))
     full_text = _clean_text(row.get(FULL_TEXT))
     fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
     retracted = (_clean_text(row.get("retracted")) or "").replace("_", " ")

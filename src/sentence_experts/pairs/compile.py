@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -104,9 +105,12 @@ def compile_pairs(
 
 def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
     rng = np.random.default_rng(config.seed)
+    if config.domains is not None and corpus.domains is not None and "fetch" not in corpus.manifest:
+        logger.warning("the rules of `domains` sort the papers: their column `domain` is not read")
     with open_engine(config, beside=out) as engine, progress("compile pairs", 2) as advance:
         advance(0, "linking works")
         graph, settings, why = _link_works(corpus, config, engine)
+        _warn_of_lacking_texts(corpus, settings.unit)
         pairs = graph.pairs
         domains = ", ".join(f"{name} {count:,}" for name, count in sorted(Counter(pairs.domain).items()))
         works = len(np.union1d(pairs.left, pairs.right))
@@ -147,6 +151,19 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
         **leaks,
     }
     return Pairs.in_memory(tables, known_links, manifest, works_table)
+
+
+def _warn_of_lacking_texts(corpus: CorpusFolder, unit: str) -> None:
+    """Warn if more than a tenth of the papers lack the text that pairs are made of."""
+    papers, lacking = pq.read_metadata(corpus.papers), Counter[str]()
+    for number in range(papers.num_row_groups):
+        group = papers.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in unit.split("+") and column.statistics is not None:
+                lacking[column.path_in_schema] += column.statistics.null_count or 0
+    for text, count in lacking.items():
+        if 10 * count > papers.num_rows:
+            logger.warning(f"{count:,} of {papers.num_rows:,} papers have no {text}: they are in no pair")
 
 
 def _hash_rules(config: PairsConfig) -> str:

@@ -175,6 +175,8 @@ class PairsConfig(Config):
         least = type(self).model_fields["negatives_min_cited"].default
         if self.negatives != "cited" and self.negatives_min_cited != least:
             raise ValueError(f"`negatives_min_cited` is for `negatives=cited`, not {self.negatives}")
+        if self.relation != "coupling" and self.rare != type(self).model_fields["rare"].default:
+            raise ValueError(f"`rare` is for `relation=coupling`, not {self.relation}")
         return self
 
     @property

@@ -104,7 +104,7 @@ class DomainRules(BaseModel):
     @classmethod
     def _check_name(cls, name: str) -> str:
         DOMAIN.check("domain", name)
-        return name
+        return "drop" if name.lower() == "drop" else name
 
     @classmethod
     def of(cls, source: Path | str | Mapping[str, Any]) -> DomainRules:

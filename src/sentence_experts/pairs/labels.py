@@ -43,7 +43,10 @@ _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _SECTION = re.compile(r"\d+(\.(1?\d|20))?")
 _WHOLE = re.compile(r"\.0*$")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_FEW = 0.1  # share of texts among numbers that may be typing errors
+# "104 mg", "1,003", "85%"
+_WITH_UNIT = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?)\s?(?:%|[^\W\d]{0,9})")
+_NO_TYPING_ERROR = re.compile(r"[\d.:/-]+")  # dates, versions
+_CODE_OF_LETTERS = re.compile(r"[^\W\d]+\W?\d.*")
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
 
@@ -222,6 +225,7 @@ def read_labels(
         word, _ = unknown.most_common(1)[0]
         logger.info(f"{named}: {unknown.total():,} values are {word!r} or alike, which is no label")
     if tree is not None and column.branch is not None:
+        _warn_of_unknown_headings(values, tree, named)
         values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
     single = [value for each in values for value in each if not isinstance(value, _Item)]
     kinds = Counter("numbers" if isinstance(value, float) else "texts" for value in single)
@@ -290,7 +294,7 @@ def _read_cells(cells: Sequence[Any], separator: str | None, named: str) -> list
 
 
 def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
-    """Return the labels in a cell: numbers as floats, all else as texts."""
+    """Return the labels in a cell: numbers as floats, all else as texts, with single spaces."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return []
     if isinstance(cell, str):
@@ -301,13 +305,15 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
             with contextlib.suppress(RecursionError):
                 return _read_cell(items, separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
-        return [part.strip() for part in parts if strip_text(part)]
+        return [" ".join(part.split()) for part in parts if strip_text(part)]
     if isinstance(cell, Mapping | bytes):
         what = "bytes" if isinstance(cell, bytes) else "an object"
         raise InputError(f"holds {what} ({cell!r:.60}), not labels")
     if isinstance(cell, Iterable):
         items = [
-            [normalize("NFC", strip_text(part))] if isinstance(part, str) else _read_cell(part, separator)
+            [" ".join(normalize("NFC", strip_text(part)).split())]
+            if isinstance(part, str)
+            else _read_cell(part, separator)
             for part in cell
         ]
         return [_Item(_format_cell(value)) for each in items for value in each if value != ""]
@@ -322,6 +328,23 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
 
 def _format_cell(value: str | float) -> str:
     return value if isinstance(value, str) else str(as_text(value))
+
+
+def _warn_of_unknown_headings(values: list[list[Any]], tree: MeshTree, named: str) -> None:
+    headings, known = Counter(str(value) for each in values for value in each), {*tree.names()}
+    lacking = Counter(
+        {
+            each: count
+            for each, count in headings.items()
+            if not TREE_NUMBER.fullmatch(each) and tree.name_of(descriptor_of(each)) not in known
+        }
+    )
+    if lacking:
+        heading, _ = lacking.most_common(1)[0]
+        logger.warning(
+            f"{named}: {lacking.total():,} of {headings.total():,} values are headings that the descriptor "
+            f"file lacks, and so no labels, most often {heading!r}; take the file of the year of the headings"
+        )
 
 
 def _find_tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
@@ -365,13 +388,20 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
 
 
 def _warn_of_few_texts(values: list[list[str]], named: str) -> None:
-    """Warn of a column of numbers to cut into bins but for a few texts, which may be typing errors."""
+    """Warn of a column of numbers to cut into bins but for texts: typing errors, units, words for missing."""
     flat = [value for each in values for value in each]
-    texts = [value for value in flat if not _NUMBER.fullmatch(value)]
-    if 0 < len(texts) <= _FEW * len(flat) and len({*flat} - {*texts}) > MAX_CATEGORIES:
+    numbers = [value for value in flat if _NUMBER.fullmatch(value)]
+    texts = [value for value in flat if not (_NUMBER.fullmatch(value) or _NO_TYPING_ERROR.fullmatch(value))]
+    with_units = [match[1].replace(",", "") for value in texts if (match := _WITH_UNIT.fullmatch(value))]
+    found = numbers + with_units
+    if not texts or 2 * len(found) <= len(flat) or len({*found}) <= MAX_CATEGORIES:
+        return
+    # Of codes, correcting makes no numbers.
+    if _as_numbers([found]) is not None and not any(map(_CODE_OF_LETTERS.fullmatch, texts)):
+        begin = " or begin with one" if with_units else ""
         logger.warning(
-            f"{named}: {len(flat) - len(texts):,} of {len(flat):,} values are numbers, but {texts[0]!r} is "
-            "none: so each number is a label; correct or empty such cells to have the numbers cut into ranges"
+            f"{named}: {len(found):,} of {len(flat):,} values are numbers{begin}, but {texts[0]!r} is none: "
+            "so each number is a label; correct or empty such cells to have the numbers cut into ranges"
         )
 
 

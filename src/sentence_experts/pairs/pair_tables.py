@@ -184,7 +184,8 @@ def _check_tables(tables: Mapping[str, pa.Table], where: str, names: Mapping[str
             logger.warning(f"{where}: every row of {split} counts as linked, as it has no column label")
     if "split" in every and not is_one_table(tables):
         logger.warning(f"{where}: not read: the column split; the tables are of {', '.join(tables)}")
-    if ignored := [name for name in every if name not in _READ_COLUMNS]:
+    read = {*_READ_COLUMNS} - ({"score"} if "label" in every else set())
+    if ignored := [name for name in every if name not in read]:
         linked = "" if "label" in every else "; every row counts as linked, as there is no column label"
         listed = ", ".join(ignored[:20]) + " ..." * (len(ignored) > 20)
         logger.warning(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
@@ -258,6 +259,7 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     columns["label"] = pa.array(np.ones(rows, dtype=np.int64)) if labels is None else labels
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
     columns.setdefault("count", columns["label"])
+    _check_counts(columns["count"], split)
     for end in ("anchor", "positive"):
         if f"{end}_id" not in columns:
             folded = fold_texts(columns[end]).to_pylist()
@@ -274,6 +276,16 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     if NEGATIVE in columns:
         whole = whole.append_column(NEGATIVE, columns[NEGATIVE])
     return whole.combine_chunks()
+
+
+def _check_counts(column: pa.ChunkedArray | pa.Array, split: str) -> None:
+    try:
+        least = pc.min(column.cast(pa.int64())).as_py()
+    except pa.ArrowException as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{split}: column count: whole numbers of links are expected ({reason})") from error
+    if least is not None and least < 0:
+        raise InputError(f"{split}: column count: {least:,} is no number of links; give 0 or more")
 
 
 def leave_out_negatives(train: pa.Table, rows: np.ndarray) -> pa.Table:

@@ -18,6 +18,11 @@ Fields = dict[str, list[str]]
 
 _ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")
 _NEXT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*[{(]", re.MULTILINE)
+_WITHOUT_SIGN = re.compile(
+    r"^[ \t]*(?:article|book|booklet|conference|dataset|in(?:book|collection|proceedings)|manual|misc|online|"
+    r"(?:masters|phd)?thesis|proceedings|(?:tech)?report|software|unpublished)\s*\{[^\s,={}]+,\s*[\w-]+\s*=",
+    re.MULTILINE | re.IGNORECASE,
+)
 _CUT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]*\s*\Z", re.MULTILINE)
 _KEY = re.compile(r"\s*([^\s,={}]*)\s*(?:,|(?=[})]))")
 _BETWEEN = re.compile(r"(?:[\s,]|%[^\n]*\n)*")  # Biber takes comments inside entries
@@ -105,6 +110,7 @@ def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
     macros: dict[str, str] = {}
     place = unclosed = 0
     while match := _ENTRY.search(text, place):
+        yield from _find_without_sign(text, place, match.start())
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         if before.lstrip().startswith("%"):
             place = match.end()
@@ -129,9 +135,16 @@ def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
             macros |= fields
         else:
             yield {KIND: kind, **fields}
+    yield from _find_without_sign(text, place, len(text))
     if cut := _CUT.search(text, place):
         line = text.count("\n", 0, cut.start()) + 1
         yield RecordError("broken-entry", f"line {line}: the file ends where an entry begins")
+
+
+def _find_without_sign(text: str, place: int, end: int) -> Iterator[RecordError]:
+    for match in _WITHOUT_SIGN.finditer(text, place, end):
+        line = text.count("\n", 0, match.start()) + 1
+        yield RecordError("broken-entry", f"line {line}: an entry without an @ before it")
 
 
 def _read_entry(

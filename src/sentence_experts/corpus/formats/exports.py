@@ -142,11 +142,15 @@ class Export:
             named = error.encoding.upper().removesuffix("-SIG")
             raise RecordError("encoding", f"not {named} ({error.reason}): save it as UTF-8") from error
         text = text.replace("\ufeff", "")  # files that were joined
-        is_one = self.begins(text) is not None and any(EXPORTS[name] is self for name in _BEGIN)
+        is_one = self.begins(text) is not None and any(EXPORTS[name] is self for name in _AMONG)
         yield from self.read(text)
-        for name, pattern in _BEGIN.items() if is_one else ():
+        header = read_header(text) if self.read is read_csv else set()
+        if unread := header & _OF_TABLES - {*self.names.values()}:
+            detail = f"{', '.join(sorted(unread))}: to have these columns read, give the file as `papers`"
+            yield RecordError("unread-columns", detail)
+        for name, pattern in _AMONG.items() if is_one else ():
             if EXPORTS[name] is not self and (match := pattern.search(text)):
-                line = text.count("\n", 0, match.start()) + 1
+                line = text.count("\n", 0, match.start("record")) + 1
                 yield RecordError("other-format", f"line {line}: records of {name} are not read in this file")
 
     def to_paper(self, record: Fields) -> Paper | str:
@@ -368,6 +372,10 @@ def _with_suffix(name: str) -> str:
     return f"{start}, {last}" if "," in start and is_suffix(last) else invert_initials(name)
 
 
+# Columns of tables of papers, which users add.
+_OF_TABLES = {
+    "keywords", "tags", "domain", "include", "label", "subjects", "mesh", "topic", "abstract", "full_text",
+}  # fmt: skip
 _EPUB = re.compile(r"\bEpub (\d{4})\b")
 
 
@@ -440,7 +448,13 @@ def _find_header(text: str, columns: Sequence[Set[str]]) -> int | None:
     return 0 if any(header >= each for each in columns) else None
 
 
-_BEGIN = {"ris": _RIS_BEGINS, "nbib": _NBIB_BEGINS, "bibtex": BIBTEX_BEGINS}
+# Records of a format among those of another, where none begins inside a field.
+_BEHIND = rf"(?:\A|^(?:[ \t]*|ER{GAP}-.*)\r?\n)"
+_AMONG = {
+    "ris": re.compile(rf"{_BEHIND}(?P<record>{_RIS_BEGINS.pattern})", re.MULTILINE),
+    "nbib": re.compile(r"(?P<record>^PMID- \d+\s*\n(?:OWN|STAT))", re.MULTILINE),
+    "bibtex": re.compile(rf"{_BEHIND}(?P<record>{BIBTEX_BEGINS.pattern})", re.MULTILINE),
+}
 EXPORTS = {
     "ris": Export(
         partial(_find_place, _RIS_BEGINS), partial(read_tagged, line_pattern=RIS_LINE), more=_more_of_ris,
@@ -510,8 +524,10 @@ def read_listed_papers(text: str) -> list[Paper]:
         try:
             paper = export.to_paper(record)
         except RecordError:  # no title, but perhaps an identifier
-            titled = export.to_paper(record | {export.names["title"].split("|")[0]: ["?"]})
-            paper = replace(titled, title=None) if isinstance(titled, Paper) else titled
+            titled = export.to_paper(record | {"TI": ["?"], "title": ["?"]})
+            paper = titled
+            if isinstance(titled, Paper):
+                paper = replace(titled, title=None, other="a record without a title")
         if isinstance(paper, Paper):  # else it is left out on purpose
             papers.append(paper)
     return papers

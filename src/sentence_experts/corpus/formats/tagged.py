@@ -8,11 +8,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from sentence_experts.corpus.formats.bibtex import Fields
+from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.identifiers import normalise_doi
 from sentence_experts.corpus.paper import RecordError
-from sentence_experts.table_files import named_separator
+from sentence_experts.table_files import SWALLOWED, holds_rows, named_separator
 
 # Some programs write one space before the hyphen, and editors other spaces.
 GAP = r"[ \t\xa0]{1,3}"
@@ -39,7 +43,6 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
     is_ris = line_pattern is RIS_LINE
     record: Fields = {}
     begin, with_source = 0, False
-    common: set[str] | None = None  # tags of all records
     values: list[str] = []  # values of the last tag
     seen = stray = False  # whether a record of RIS was read, and whether these lines are of none
     lines = _LINE_END.split(_JOINED.sub("ER  - \n", text) if is_ris else _JOINED_NBIB.sub(r"\n\n\1", text))
@@ -51,7 +54,6 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
         if record and ends:
             yield _refuse_joined(record, begin) if is_ris else record
             with_source = with_source or "SO" in record
-            common = {*record} if common is None else common & {*record}
             record, values, seen = {}, [], True
         is_outside = is_ris and not (record or stray or ends)
         if is_outside and (tag in _TELLING or (seen and _STRAY.match(line))):
@@ -64,10 +66,8 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
             begin = begin if record else number
             values = record.setdefault(tag, [])
             values.append((match[2] or "").strip())
-    # Without a line break at its end, a file may have been cut.
-    is_short = common is not None and bool(lines[-1]) and not common <= {*record}
-    if record and (is_ris or (with_source and "SO" not in record) or is_short):
-        ending = "ER" if is_ris else "SO" if with_source else "a line break"
+    if record and (is_ris or (with_source and "SO" not in record)):
+        ending = "ER" if is_ris else "SO"
         yield RecordError("broken-entry", f"line {begin}: the file ends before this record does ({ending})")
     elif record:
         yield record
@@ -75,11 +75,18 @@ def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | R
 
 def _refuse_joined(record: Fields, begin: int) -> Fields | RecordError:
     """Return a record of RIS; an error if it is two, between which the lines that end and begin one lack."""
-    title, doi, abstract, year = (
-        any(len({*map(str.lower, record.get(tag, ()))}) > 1 for tag in tags)
-        for tags in (("TI", "T1"), ("DO",), ("AB", "N2"), ("PY", "Y1"))
+
+    def are_several(*tags: str, read: Callable[[str], Any] = str.lower) -> bool:
+        found = {read(value) for tag in tags for value in record.get(tag, ())}
+        return len(found - {None}) > 1
+
+    # Some programs write another title of the work under T1: then the DOIs tell.
+    titles = (
+        any(map(are_several, ("TI", "T1")))
+        and are_several("AB", "N2")
+        and are_several("PY", "Y1", read=year_in)
     )
-    if title and (doi or (abstract and year)):
+    if titles or (are_several("TI", "T1") and are_several("DO", read=normalise_doi)):
         return RecordError("broken-entry", f"line {begin}: two records in one (two titles, and other values)")
     return record
 
@@ -87,23 +94,26 @@ def _refuse_joined(record: Fields, begin: int) -> Fields | RecordError:
 def read_header(text: str) -> set[str]:
     """Return the names of the columns, in lower case; none if the text is no table."""
     try:
-        return {name.strip().lower() for name in next(_read_rows(text), [])}
+        return {name.strip().lower() for name in next(_read_rows(*_find_separator(text)), [])}
     except csv.Error:
         return set()
 
 
-def _read_rows(text: str) -> Iterator[list[str]]:
+def _find_separator(text: str) -> tuple[str, str]:
+    """Return a text from its header on, and the sign between its cells."""
+    text = text.lstrip("\r\n")
+    first = re.split("[\r\n]", text, maxsplit=1)[0]
+    if separator := named_separator(first):
+        return text[len(first) :].lstrip(" \r\n"), separator
+    return text, max(",;\t", key=first.count)  # the names of the columns contain none
+
+
+def _read_rows(text: str, separator: str) -> Iterator[list[str]]:
     """Yield the rows of a table.
 
     Raises:
         csv.Error: the text ends inside a cell, or inside a row.
     """
-    text = text.lstrip("\r\n")
-    first = re.split("[\r\n]", text, maxsplit=1)[0]
-    if separator := named_separator(first):
-        text = text[len(first) :].lstrip(" \r\n")
-    else:  # the names of the columns contain none
-        separator = max(",;\t", key=first.count)
     taken: list[str] = []  # lines of the row
 
     def lines() -> Iterator[str]:
@@ -133,11 +143,26 @@ def _read_rows(text: str) -> Iterator[list[str]]:
 def read_csv(text: str) -> Iterator[Fields | RecordError]:
     """Read rows, which may have more or fewer cells than the header, as in PubMed's files before 2020."""
     csv.field_size_limit(1 << 26)
-    number, header = 0, list[str]()
+    text, separator = _find_separator(text)
+    rows, failed = list[list[str]](), None
     try:
-        for number, cells in enumerate(_read_rows(text)):
-            header = header or [name.strip().lower() for name in cells]
-            if number and any(cell.strip() for cell in cells):
-                yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
+        rows.extend(_read_rows(text, separator))
     except csv.Error as error:
-        yield RecordError("broken-file", f"after row {number}: {error}")
+        failed = error
+    header = [name.strip().lower() for name in rows[0]] if rows else []
+    widths = Counter(len(cells) for cells in rows[1:] if cells)
+    # Excel leaves out empty cells at the end of many rows.
+    usual = {len(header), *(each for each, _ in widths.most_common(1))}
+    usual |= {each for each, count in widths.items() if each < len(header) and count > 2}
+    for number, cells in enumerate(rows[1:], start=1):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) not in usual:
+            why = f"{len(cells)} cells where the header has {len(header)}"
+            yield RecordError("broken-entry", f"row {number}: {why}")
+        elif any("\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)):
+            yield RecordError("broken-entry", f"row {number}: {SWALLOWED}")
+        else:
+            yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
+    if failed:
+        yield RecordError("broken-file", f"after row {len(rows) - 1}: {failed}")
