@@ -40,6 +40,14 @@ def test_hits_are_exported_and_papers_like_others_found(minilm, tmp_path, capsys
     assert "TI  - Sleep and memory" in out
 
 
+def test_a_file_is_no_query(minilm, tmp_path, capsys):
+    write_corpus(tmp_path)
+    table = tmp_path / "queries.csv"
+    table.write_text("text\nrice\n")
+    status, _, err = run(capsys, "search", minilm, "--corpus", tmp_path, table)
+    assert (status, "is a file; give texts here" in err) == (2, True)
+
+
 def test_index_is_built_and_shown(minilm, tmp_path, capsys):
     write_corpus(tmp_path)
     status, out, _ = run(capsys, "index", "build", minilm, "--corpus", tmp_path, "--unit", "title")

@@ -65,6 +65,16 @@ def test_settings_name_a_model_by_run_label_or_source():
         check_names([run, tfidf], {"TF-IDF": "last"}, "pooling")
 
 
+def test_routes_of_all_models_that_one_of_several_routes_lacks_are_told(caplog):
+    routes = RouteMap.read({"copd": "lungs", "*": "all"}, DOMAINS, "")
+    for known in ((), ("only",), ("lungs", "all", "skin")):
+        routes.of(ModelRun("A", "A", "a"), known)
+    assert not caplog.text
+    for _ in range(2):
+        routes.of(ModelRun("A", "A", "a"), ("lungs", "skin"))
+    assert caplog.text.count("A: `route_map` names routes that it does not have: *=all") == 1
+
+
 def test_route_map_of_all_models_and_of_one():
     routes = RouteMap.read({"copd": "lungs", "SE:*": "only", "MoE:skin: cancer": "skin"}, DOMAINS, "")
     assert routes.of(ModelRun("SE", "SE", "a"), ["only"]) == {"*": "only"}

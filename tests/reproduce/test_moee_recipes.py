@@ -186,6 +186,8 @@ def test_the_analysis_needs_its_pairs(tmp_path, monkeypatch):
 def test_settings_that_language_models_do_not_take(recipes, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="`corpus` is for recipes on pairs"):
         plan_recipe(recipes / "olmoe.yaml", out=tmp_path, scale="full", corpus=tmp_path)
+    with pytest.raises(UsageError, match="`seeds`: this recipe trains no model"):
+        plan_recipe(recipes / "olmoe.yaml", out=tmp_path, seeds=3)
     monkeypatch.setattr("sentence_experts.reproduce.kinds.data_folder", lambda: None)
     with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA"):
         plan_recipe(recipes / "olmoe.yaml", out=tmp_path)

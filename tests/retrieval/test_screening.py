@@ -138,6 +138,15 @@ def test_papers_without_the_text_are_on_the_list(plain_model: Path) -> None:
     assert [each["score"] is None for each in plain] == [False] * 16 + [True] * 10
 
 
+def test_a_sample_that_is_larger_than_what_is_unread_is_told(
+    corpus: Path, plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unread_papers = screen(plain_model, corpus, read_papers(), sample=3).unread
+    assert "are unread" not in caplog.text
+    screen(plain_model, corpus, read_papers(), sample=500)
+    assert f"`sample`: only {unread_papers} papers are unread" in caplog.text
+
+
 def test_a_sample_is_random_and_tells_what_is_left(corpus: Path, plain_model: Path) -> None:
     drawn = screen(plain_model, corpus, read_papers(), sample=9)
     sample = [each["paper_id"] for each in drawn.papers if each["sampled"] == "yes"]

@@ -598,6 +598,9 @@ def test_from_the_command_line(
     code, out, error = run(capsys, *add, "--out", tmp_path / "x", "--kind", "head")
     assert (code, error.count("\n")) == (2, 1)
     assert "needs no other settings" in error
+    other = ("add-route", plain_model, "new", "--profile", "ann", "--out", tmp_path / "x")
+    code, _, error = run(capsys, *other)
+    assert (code, "is for a taught route" in error) == (2, True)
     (tmp_path / "served.bib").write_text("")
     (tmp_path / "served.bib.corpus").symlink_to(corpus)
     code, _, error = run(capsys, *add[:-1], tmp_path / "served.bib", "--out", tmp_path / "x")
@@ -622,6 +625,69 @@ def test_columns_of_marks_count_in_any_case_and_others_are_named(caplog: pytest.
     assert "columns that are not used: queries, paper_id" in caplog.text
     with pytest.raises(InputError, match="two columns are named 'similar' but for their case"):
         read_marks([row | {"similar": "no"}])
+
+
+def test_other_columns_of_an_export_are_neither_named_nor_refused(caplog: pytest.LogCaptureFixture) -> None:
+    names = ("nearness", "closeness", "entry", "file", "link", "index", "my thoughts", "Notes", "notes")
+    row = {"paper_id": "10.1/x", "similar": "yes"}
+    assert len(read_marks([row | dict.fromkeys(names, "x")])[0]) == 1
+    assert not caplog.text
+    read_marks([row | {"Similarity": "x"}])
+    assert "columns that are not used: Similarity;" in caplog.text
+
+
+def test_queries_that_differ_in_case_or_white_space_are_one() -> None:
+    queries = ("Rice  yields", "rice yields", "Rice Yields ", "wheat")
+    marks, _, _ = read_marks([{"paper": "x", "similar": True, "query": each} for each in queries])
+    assert [mark.query for mark in marks] == ["Rice  yields"] * 3 + ["wheat"]
+
+
+def test_rows_that_teach_nothing_or_have_no_query_are_told_to_teachers_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = [{"paper": f"p{n}", "similar": "yes", "query": "rice"} for n in range(3)]
+    read_marks(rows, to_teach=True)
+    rows += [{"paper": "p3", "similar": None, "query": "rice"}, {"paper": "p4", "similar": "no"}]
+    read_marks(rows)
+    assert not caplog.text
+    read_marks(rows, to_teach=True)
+    assert "without yes or no for `similar` teach nothing: 1" in caplog.text
+    assert "without `query` or `like` (1 of 4, such as 'p4') are compared with each other" in caplog.text
+
+
+def test_queries_with_papers_of_one_kind_are_told_and_refused_if_all_are_such(
+    corpus: Path, plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings: Any = {"name": "mine", "profile": "kinds"}
+    rows = examples()
+    teach(plain_model, corpus, rows, **settings)
+    assert "count for nothing" not in caplog.text
+    only = [row | {"query": "sleep", "similar": True} for row in rows[:3]]
+    teach(plain_model, corpus, rows + only, **settings)
+    assert "papers (3) of 1 query count for nothing" in caplog.text
+    apart = [row | {"query": "sleep" if row["similar"] else "rice"} for row in rows]
+    with pytest.raises(UsageError, match="no query has both similar papers and others"):
+        teach(plain_model, corpus, apart, **settings)
+
+
+def test_a_route_that_is_searched_elsewhere_than_it_was_taught_is_told(
+    plain_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    papers = [{name: each[name] for name in ("doi", "title", "abstract")} for each in searched_papers(14)]
+    corpus = import_corpus(papers=papers, out=tmp_path / "library").path
+    teach(plain_model, corpus, examples(), name="mine", profile="ann", unit="title")
+    options: Any = {"route": "mine", "profile": "ann", "sentences": False}
+    sentence_experts.search(plain_model, corpus, QUERY, unit="title", **options)
+    assert "mine" not in caplog.text
+    sentence_experts.search(plain_model, corpus, QUERY, unit="abstract", **options)
+    name = plain_model.name
+    assert f"'mine' was taught on title with {name}; here it is fitted on abstract with {name}" in caplog.text
+    import_corpus(papers=papers[1:], out=corpus, overwrite=True)
+    sentence_experts.search(plain_model, corpus, QUERY, unit="title", **options)
+    assert "'mine': 11 of the 12 marks that taught it are left" in caplog.text
+    assert "no 'anne' beside the corpus" not in caplog.text
+    sentence_experts.search(plain_model, corpus, QUERY, profile="anne", sentences=False)
+    assert "`profile`: no 'anne' beside the corpus; there are ann" in caplog.text
 
 
 def test_titles_that_are_not_those_of_the_ids_are_told(caplog: pytest.LogCaptureFixture) -> None:

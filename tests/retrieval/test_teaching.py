@@ -221,7 +221,7 @@ def test_the_interval_covers_where_pairs_are_of_one_query(queries: int) -> None:
             similar, groups = dice.random(24) < 0.5, dice.integers(0, queries, 24)
             examples = Examples(np.zeros((24, 2), np.float32), similar, groups, np.zeros((queries, 2)))
             auc = roc_auc(dice.normal(size=24) + shift * similar, examples)
-            ends = teaching._interval(auc, teaching._count_classes(examples))
+            ends = teaching._interval(auc, teaching.count_classes(examples))
             missed[shift] += not ends["low"] <= true <= ends["high"]
     assert all(count / times <= 0.08 for count in missed.values())
 

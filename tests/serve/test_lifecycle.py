@@ -335,6 +335,8 @@ def test_nothing_is_said_at_the_end(plain_model: Path, tmp_path: Path) -> None:
     [
         ([], 2, "give at least one model to serve"),
         (["a/b=minilm", "a/b=minilm"], 2, "two models are called 'a/b'"),
+        (["minilm", "--passages"], 2, "without --corpus"),
+        (["minilm", "--unit", "title"], 2, "without --corpus"),
         (["minilm", "--host", "0.0.0.0"], 2, "--api-key-file"),
         (["minilm", "--host", "no.such.host.invalid", "--no-auth"], 2, "cannot listen on"),
         (["minilm", "--api-key-file", "no-such-file"], 1, "no-such-file: the keys cannot be read"),

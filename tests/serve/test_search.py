@@ -215,6 +215,7 @@ def test_a_large_abstract_is_cut(client: TestClient) -> None:
         ("", {}, 422, "query: give `query`, a text, or `like`"),
         ("", {"query": "a", "like": ["h:bare"]}, 422, "give `query`"),
         ("", {"query": " "}, 422, "query: is empty"),
+        ("", {"like": ["h:bare"], "hybrid": True}, 422, "hybrid: needs the words of a query"),
         ("", {"like": []}, 422, "like: name a paper"),
         ("", {"like": ["10.1/nowhere"]}, 422, "no paper"),
         ("", {"query": "a", "routes": ["m:nowhere"]}, 404, "there are m:crops, m:neuro, dense"),

@@ -148,6 +148,13 @@ def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
     assert not post(client, "/undo")["can_undo"]
 
 
+def test_the_last_mark_of_a_paper_in_a_request_counts(client: TestClient) -> None:
+    (one,) = marks(1, similar=True)["marks"]
+    none = one | {"similar": None}
+    assert post(client, "/marks", {"marks": [one, none]})["marks"] == []
+    assert len(post(client, "/marks", {"marks": [one, none, one]})["marks"]) == 1
+
+
 def test_marks_follow_papers_whose_ids_change(tmp_path: Path, plain: SentenceTransformer) -> None:
     papers = [{"id": each["doi"], "title": each["title"]} for each in searched_papers(8)]
     for first in ("mine-1", "10.9999/rice"):
@@ -472,6 +479,7 @@ def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient)
             422,
             "text: a table with a column `similar`",
         ),
+        ("/list", {"keyword": "sleep", "similar": False}, 422, "similar: is for `text`"),
         ("/list", {"keyword": "nothing"}, 422, "keywords: no paper of the corpus has 'nothing'"),
         ("/list", {"text": "10.5555/made-up.001", "similar": 3}, 422, "similar: "),
         ("/screen", {}, 422, "mark at least 2 papers as similar; there are 0"),

@@ -118,6 +118,8 @@ def add_route(
             add_taught_route(model, adapter, name, profile=profile, out=out, overwrite=overwrite), out
         )
         return
+    if profile != DEFAULT:
+        raise UsageError("`profile`: is for a taught route: give its corpus with --from, or leave it out")
     from sentence_experts.models.surgery.add_drop_routes import add_route as add
 
     made = add(model, name, config, tasks=tasks, base=base, adapter=adapter, out=out, overwrite=overwrite)

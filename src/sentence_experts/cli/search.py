@@ -16,7 +16,7 @@ from sentence_experts.retrieval.build import CorpusIndex, IndexConfig, build_ind
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import ScreenConfig
 from sentence_experts.retrieval.screening import screen as screen_corpus
-from sentence_experts.retrieval.search import SearchConfig, lines_of
+from sentence_experts.retrieval.search import SearchConfig, is_table, lines_of
 from sentence_experts.retrieval.search import search as search_corpus
 from sentence_experts.retrieval.teach import TeachConfig
 from sentence_experts.retrieval.teach import teach as teach_route
@@ -154,6 +154,8 @@ def search(
     forms = {"json": as_json, "csv": as_csv, "ris": as_ris, "bibtex": as_bibtex}
     if len(chosen := [form for form, given in forms.items() if given]) > 1:
         raise UsageError(f"give one of --{' and --'.join(chosen)}")
+    if files := [query for query in queries or () if is_table(query)]:
+        raise UsageError(f"QUERY: {files[0]!r} is a file; give texts here (tables from Python: search)")
     result = search_corpus(model, CorpusFolder.open(corpus), queries or None, config, load_config=load_config)
     if as_json:
         answers = [{"query": query, "papers": papers} for query, papers in result]

@@ -5,9 +5,10 @@ Settings that concern one model name it by its label, its run's label, or the fo
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from sentence_experts.models.files.fingerprint import fingerprint_with_settings,
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import NAME, file_states, hub_commit, model_folder, name_of, source_name
 from sentence_experts.names import LABEL
+
+logger = logging.getLogger(__name__)
 
 TFIDF = "tfidf"
 ANY_KEY = "*"
@@ -171,6 +174,7 @@ class RouteMap:
 
     for_all_models: Mapping[str, str]
     for_one_model: Mapping[str, Mapping[str, str]]
+    _told: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def read(cls, assignments: Mapping[str, str], keys: Collection[str], expected: str) -> RouteMap:
@@ -198,6 +202,11 @@ class RouteMap:
         for model, named in self.for_one_model.items():
             if run.is_called(model):
                 chosen |= named
+        left = [f"{key}={route}" for key, route in shared if key not in chosen]
+        # A model with one route takes it everywhere, and one without routes needs none.
+        if left and len(routes or ()) > 1 and run.model not in self._told:
+            self._told.add(run.model)
+            logger.warning(f"{run.model}: `route_map` names routes that it does not have: {', '.join(left)}")
         return chosen
 
 

@@ -68,7 +68,10 @@ def plan_recipe(
     content = read_recipe(file)
     if dry_run and content.protocol.kind == "pairs" and config.scale == "full" and config.corpus is None:
         config = ReproduceConfig.of(config, corpus=Path("CORPUS"))
-    return KINDS[content.protocol.kind](content, file.stem, config, Path(out))
+    experiment = KINDS[content.protocol.kind](content, file.stem, config, Path(out))
+    if (config.seeds or 1) > 1 and not any(step.call == "train" for step in experiment.steps):
+        raise UsageError("`seeds`: this recipe trains no model; leave it out")
+    return experiment
 
 
 def run_experiment(experiment: Experiment) -> ReproductionResult:

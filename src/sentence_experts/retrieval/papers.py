@@ -112,7 +112,7 @@ class Papers:
         """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`)."""
         self.corpus = corpus
         self._rules: DomainRules | None = None
-        self._has_told = False
+        self._has_told = self._has_told_years = False
         if domains is not None:
             from sentence_experts.pairs.domains import DomainRules
 
@@ -254,6 +254,7 @@ class Papers:
             years = self.column("year")
             if years.null_count == self.count:
                 raise InputError(f"`year`: no paper of {self.corpus.path} has one")
+            self._tell_of_years(years.null_count)
             numbers = pc.fill_null(years, -1).to_numpy(zero_copy_only=False)
             allowed &= (numbers >= (first or 0)) & (numbers <= (last if last is not None else 1 << 30))
         if not filters.notices:
@@ -335,6 +336,12 @@ class Papers:
             self._has_told = True
             named = ", ".join(f"{name} ({count:,})" for name, count in others.most_common(_NAMED))
             logger.warning(f"`type`: papers of this kind have other types, too, and are left out: {named}")
+
+    def _tell_of_years(self, missing: int) -> None:
+        """Warn, once, where a filter of years leaves out many papers that have none."""
+        if missing > 0.1 * self.count and not self._has_told_years:
+            self._has_told_years = True
+            logger.warning(f"`year`: papers without a year are left out: {missing:,} of {self.count:,}")
 
     def values(self, parameter: str, rows: Sequence[int] | None = None) -> dict[str, int]:
         """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.

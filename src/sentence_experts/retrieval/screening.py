@@ -205,6 +205,8 @@ def order_papers(
     if renumbered:
         sample = None
     if draw:
+        if draw > len(unread):
+            logger.warning(f"`sample`: only {len(unread):,} papers are unread: all are drawn")
         sample = _draw_sample(ids, titles, unread, [*read], draw)
     drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
     others = _find_others(searcher.papers, ids, sample)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,7 @@ from sentence_experts.retrieval.searcher import Comparison, Hit, Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileName
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.retrieval.texts import PaperTexts
+from sentence_experts.table_files import format_of
 from sentence_experts.tables import Table
 from sentence_experts.text_table import TextTable
 
@@ -124,6 +126,11 @@ class SearchResult:
         return pd.DataFrame(rows, columns=None if rows else empty)
 
 
+def is_table(text: str) -> bool:
+    """Return whether a text that may be searched for is the path of a table."""
+    return format_of(text) is not None and isfile(text)
+
+
 def lines_of(paper: Mapping[str, Any]) -> list[str]:
     """Describe a paper found, in lines to print."""
     retracted = " [retracted]" if paper.get("retracted") else ""
@@ -176,6 +183,8 @@ def search(
         3
     """
     config = SearchConfig.of(config, **settings)
+    if isinstance(queries, str) and is_table(queries):
+        raise UsageError(f"`queries`: {queries!r} is a file: give Path({queries!r}) to search for its texts")
     texts = [] if queries is None else TextTable([queries] if isinstance(queries, str) else queries).texts()
     if bool(texts) == bool(config.like):
         raise UsageError("give `queries` or `like`" + (", not both" if texts else ""))
@@ -188,7 +197,9 @@ def search(
     papers = Papers(folder, config.domains)
     papers.places(filters)
     liked = papers.find(config.like or ())
-    state = Profile(folder, config.profile).read()
+    profile = Profile(folder, config.profile)
+    profile.warn_if_new()
+    state = profile.read()
     if (known := KnownRoutes.read(model)) is not None:
         find_blend(known, config.route, dict.fromkeys(state.routes, SearchRoute("", None, None)))
     encoder = BatchEncoder.open(model, load_config, config.batch_size)
@@ -196,6 +207,7 @@ def search(
     taught = TaughtRoutes(searcher, state)
     taught.check(config.route)
     blend = searcher.blend(config.route, taught)
+    taught.warn_of_changes(blend)
     if config.like:
         texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
     else:

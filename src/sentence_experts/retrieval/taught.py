@@ -8,6 +8,7 @@ is replaced.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from operator import itemgetter
@@ -24,6 +25,8 @@ from sentence_experts.storage import file_state, locked, read_json, sha256_setti
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
+
+logger = logging.getLogger(__name__)
 
 FOLDER_NAME, DEFAULT = ".taught", "default"
 _DIGEST = "sha256"  # key of the hash of all else in the file
@@ -272,6 +275,12 @@ class Profile:
         self._lock = RLock()
         self._seen: Any = None
         self._state = ProfileState()
+
+    def warn_if_new(self) -> None:
+        """Warn where nothing is kept under the name, but under others: it may be misspelled."""
+        others = sorted(file.stem for file in self.path.parent.glob("*.json"))
+        if others and self.name not in (DEFAULT, *others):
+            logger.warning(f"`profile`: no {self.name!r} beside the corpus; there are {', '.join(others)}")
 
     def read(self) -> ProfileState:
         """Return the state, not to be changed; an empty one if nothing is kept.

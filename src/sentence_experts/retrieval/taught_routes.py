@@ -95,6 +95,12 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         if isinstance(route, str) and route in self.unfit:
             raise UsageError(f"`route`: {self.unfit[route]}")
 
+    def warn_of_changes(self, blend: Blend) -> None:
+        """Warn where routes were taught on other texts, or with another model, or their marks are gone."""
+        for name in {each.name: each for each in blend.routes if each.taught is not None}:
+            if name in self._entries:
+                _warn_of_change(self._searcher, name, self._entries[name])
+
     def __contains__(self, name: object) -> bool:
         return name in self._entries  # also if too few of its papers are left
 
@@ -111,6 +117,24 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _warn_of_change(searcher: Searcher, name: str, entry: TaughtEntry) -> None:
+    """Warn where a route is fitted to other texts, by another model or to fewer marks than it was taught."""
+    before, now = (entry.unit, entry.model), (searcher.unit, searcher.encoder.name)
+    if before != now:
+        on, here = (f"{unit} with {model}" for unit, model in (before, now))
+        logger.warning(f"{name!r} was taught on {on}; here it is fitted on {here}: its figures do not hold")
+    _warn_of_gone(searcher.papers, name, entry)
+
+
+def _warn_of_gone(papers: Papers, name: str, entry: TaughtEntry) -> None:
+    count = len(entry.marks)
+    if gone := known_rows(papers, entry.marks).count(None):
+        logger.warning(
+            f"{name!r}: {count - gone:,} of the {count:,} marks that taught it are left, since the corpus "
+            "lacks the other papers: teach it again"
+        )
 
 
 def _find_route(searcher: Searcher, entry: TaughtEntry) -> SearchRoute:
@@ -179,6 +203,7 @@ def add_taught_route(
             if name in taught.unfit:
                 raise UsageError(f"`name`: {taught.unfit[name]}")
             route = taught[name]
+        _warn_of_gone(searcher.papers, name, entry)
         return _with_taught(grown, searcher, route)
 
     marks = [mark.model_dump(mode="json", exclude={"title", "entry"}) for mark in entry.marks]

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ from sentence_experts.cells import BadRowError, as_text, strip_text
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.citation_export import COLUMNS, unquoted
+from sentence_experts.retrieval.citation_export import unquoted
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
@@ -35,10 +36,12 @@ from sentence_experts.retrieval.taught_routes import (
 )
 from sentence_experts.retrieval.teaching import (
     Examples,
+    count_classes,
     cross_validate,
     fit_head,
 )
 from sentence_experts.retrieval.texts import PaperTexts
+from sentence_experts.retrieval.value_counts import folded
 from sentence_experts.tables import (
     Table,
     check_columns,
@@ -57,6 +60,7 @@ SHOWN, WORDS = 5, 8
 _YES = ("1", "1.0", "true", "yes", "y", "similar")  # 1.0: pandas, where cells are empty
 _NO = ("0", "0.0", "false", "no", "n", "not similar")
 _COLUMNS = ("similar", "query", "like", "sampled")
+_ALIKE = 0.8  # names of columns that are typing errors; "link" and "like" have 0.75
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +183,7 @@ def teach(
     """
     config = TeachConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
-    marks, _, unread = read_marks(examples)
+    marks, _, unread = read_marks(examples, to_teach=True)
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
     marks = latest_marks(searcher.papers, find_listed(searcher.papers, marks, unread))
@@ -194,24 +198,19 @@ def teach(
     return result
 
 
-def read_marks(examples: Table) -> tuple[list[Mark], Sample | None, list[Mark]]:
+def read_marks(examples: Table, to_teach: bool = False) -> tuple[list[Mark], Sample | None, list[Mark]]:
     """Read a table of examples, the random sample that its column `sampled` tells of, and its unread papers.
 
-    Rows without a word for `similar` are no marks. `sampled` is yes for papers that were drawn, no for others
+    Rows without a word for `similar` are no marks; `to_teach` warns of them. Queries that differ in case or
+    white space are one, in the first spelling. `sampled` is yes for papers that were drawn, no for others
     of those that they were drawn from, and empty for papers that had been read.
 
     Raises:
         InputError: a column is missing, or a cell is neither yes nor no.
     """
     where = name_of_table(examples)
-    folded = fold_columns(where, read_columns(examples))
-    names = ("paper_id" if "paper_id" in folded and "paper" not in folded else "paper", *_COLUMNS)
-    check_columns(where, names[:2], folded)
-    exported = {*COLUMNS} - {"paper_id"}  # beside `paper` it is not read
-    if unknown := [own for name, own in folded.items() if name and name not in (*names, *exported)]:
-        listed = f"{', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
-        logger.warning(f"{where}: columns that are not used: {listed}; these are: {', '.join(names)}, title")
-    known = {name: folded[name] for name in (*names, "title") if name in folded}
+    names, known = _find_columns(where, read_columns(examples))
+    spellings, empty = dict[str, str](), 0
     marks, unread = list[Mark](), list[Mark]()
     drawn, others, before = list[str](), list[str](), list[str]()
     for number, row in enumerate(read_rows(examples, [*known.values()]), start=1):
@@ -223,7 +222,9 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None, list[Mark]]:
             paper, given, query, like, sampled = cells
             if not any((paper, given, query, like, sampled)):  # as spreadsheets write at the end
                 continue
+            query = spellings.setdefault(" ".join(folded(query).split()), query)
             similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
+            empty += similar is None
             if not paper:
                 raise BadRowError("give a `paper`")
             if query and like:
@@ -242,8 +243,45 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None, list[Mark]]:
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error
+    if to_teach:
+        _warn_of_rows(where, marks, empty)
     sample = Sample(papers=tuple(drawn), before=tuple(before), others=tuple(others))
     return marks, sample if drawn else None, unread
+
+
+def _find_columns(where: str, columns: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the names of the columns to read, and these, with `title`, -> as the table has them.
+
+    A warning names columns that seem to be typing errors.
+    """
+    wanted = ("paper", "paper_id", *_COLUMNS, "title")
+    own = fold_columns(where, [each for each in columns if each.strip().lower() in wanted])
+    names = ("paper_id" if "paper_id" in own and "paper" not in own else "paper", *_COLUMNS)
+    others = [each for each in columns if each.strip().lower() not in wanted]
+    check_columns(where, names[:2], [*own, *others])
+    unknown = [
+        each
+        for each in others
+        if get_close_matches(each.strip().lower(), (*_COLUMNS, "queries", "title"), 1, _ALIKE)
+    ]
+    unknown += [own["paper_id"]] if "paper_id" in own and "paper" in own else []
+    if unknown:
+        listed = f"{', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
+        logger.warning(f"{where}: columns that are not used: {listed}; these are: {', '.join(names)}, title")
+    return names, {name: own[name] for name in (*names, "title") if name in own}
+
+
+def _warn_of_rows(where: str, marks: Sequence[Mark], empty: int) -> None:
+    """Warn of rows that teach nothing, or other than they may seem to."""
+    if empty:
+        logger.warning(f"{where}: rows without yes or no for `similar` teach nothing: {empty:,}")
+    alone = [mark.paper for mark in marks if mark.anchor is None]
+    if alone and len(alone) < len(marks):
+        logger.warning(
+            f"{where}: rows without `query` or `like` ({len(alone):,} of {len(marks):,}, such as "
+            f"{alone[0]!r}) are compared with each other, not with the query of another row: fill it in if "
+            "that is meant"
+        )
 
 
 def _read_word(column: str, cell: str) -> bool | None:
@@ -257,6 +295,7 @@ def _read_word(column: str, cell: str) -> bool | None:
 def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str) -> TeachResult:
     """Fit a route to marks and say what it learned; nothing is kept."""
     examples = gather(searcher, on, marks)
+    _check_groups(examples)
     validated = cross_validate(examples)
     taught = SearchRoute(name, on.document_route, on.query_route, fit_head(examples))
     words, papers = _describe(searcher, on, taught, examples)
@@ -269,6 +308,26 @@ def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str)
         papers=papers,
         missing=len(marks) - len(examples.similar),
     )
+
+
+def _check_groups(examples: Examples) -> None:
+    """Warn of examples that teach nothing, as their query has only similar papers, or none.
+
+    Raises:
+        UsageError: all are such.
+    """
+    # Without a query, papers are similar to each other; a query is itself similar to its papers.
+    groups = zip(np.unique(examples.groups), count_classes(examples), strict=True)
+    idle = [yes + no for group, (yes, no) in groups if not no or yes < (2 if group < 0 else 1)]
+    if sum(idle) == len(examples.similar):
+        raise UsageError(
+            "no query has both similar papers and others, so that nothing can be learned: mark both for one"
+        )
+    if idle:
+        logger.warning(
+            f"papers ({sum(idle):,}) of {len(idle):,} {'query' if len(idle) == 1 else 'queries'} count for "
+            "nothing: a query teaches by similar papers and others, and these have only one of both"
+        )
 
 
 def _describe(

@@ -146,7 +146,7 @@ def cross_validate(examples: Examples) -> Validated:
     untaught, auc = (roc_auc(scores, examples) for scores in (before, after))
     # Judgements of one paper against several queries count as one: they may all be right or wrong together.
     repeats = len(examples.similar) / len(np.unique(_papers_of(examples)))
-    return Validated(untaught, auc, **_interval(auc, _count_classes(examples), repeats * SHARED))
+    return Validated(untaught, auc, **_interval(auc, count_classes(examples), repeats * SHARED))
 
 
 def _folds(examples: Examples) -> Iterator[tuple[Mask, Mask]]:
@@ -211,7 +211,7 @@ def roc_auc(scores: NDArray[Any], examples: Examples) -> float:
     return right / pairs if pairs else float("nan")
 
 
-def _count_classes(examples: Examples) -> list[tuple[int, int]]:
+def count_classes(examples: Examples) -> list[tuple[int, int]]:
     """Return the numbers of similar papers and of others of each group."""
     groups = [examples.similar[examples.groups == group] for group in np.unique(examples.groups)]
     return [(int(own.sum()), int((~own).sum())) for own in groups]

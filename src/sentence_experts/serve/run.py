@@ -82,6 +82,10 @@ def create_app(
 
     config = ServeConfig.of(config, **settings)
     check_host(config)
+    if config.corpus is None and (given := sorted({"unit", "passages", "base"} & config.model_fields_set)):
+        raise UsageError(
+            f"`{given[0]}`: without `corpus` nothing is searched; leave it out, or give a corpus"
+        )
     keys = Keys(config.api_key_file) if config.api_key_file else None
     corpus, followed = None, None  # a wrong path is known at once
     if config.corpus and is_source(config.corpus):

@@ -213,6 +213,8 @@ async def _compare_query(
     engine: EmbeddingEngine, library: Library, body: SearchTarget, views: Sequence[CorpusView]
 ) -> tuple[list[int], list[Comparison]]:
     """Return the rows of the papers that hits should be like, and the query under each route."""
+    if body.like is not None and getattr(body, "hybrid", False):
+        raise RequestError(422, "needs the words of a query, which `like` does not have", "hybrid")
     if (body.query is None) == (body.like is None):
         raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
     liked: list[int] = []

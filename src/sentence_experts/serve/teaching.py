@@ -135,7 +135,11 @@ async def mark(request: Request) -> Response:
             Mark(paper=paper, similar=bool(each.similar), query=each.query, like=tuple(each.like))
             for paper, each in zip(ids, body.marks, strict=True)
         ]
-        wanted = [each.similar is not None for each in body.marks]
+        last = {one.key: place for place, one in enumerate(marks)}
+        wanted = [
+            (each.similar is not None) if last[one.key] == place else None
+            for place, (one, each) in enumerate(zip(marks, body.marks, strict=True))
+        ]
         kept, forgotten = (
             latest_marks(
                 library.papers, [one for one, each in zip(marks, wanted, strict=True) if each is way]
@@ -155,6 +159,8 @@ async def mark_list(request: Request) -> Response:
     library: Library = request.app.state.library
     if (body.text is None) == (body.keyword is None):
         raise RequestError(422, "give `text` or `keyword`", "text")
+    if body.keyword is not None and not body.similar:
+        raise RequestError(422, "is for `text`: papers of a keyword are similar", "similar")
     if body.text is not None and _is_table_of_marks(body.text):
         why = "a table with a column `similar` is for the command `teach`; give a list of papers"
         raise RequestError(422, why, "text")
