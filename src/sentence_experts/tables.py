@@ -38,6 +38,7 @@ Table = Any
 
 TEXT: Final = "text"  # the only column of plain text
 _ROWS_PER_BATCH: Final = 2048
+_LISTED: Final = 20  # columns that a message names
 _ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which tell the columns
 
 
@@ -94,7 +95,7 @@ def list_unread(names: Mapping[str, str], known: Sequence[str]) -> list[str]:
         if column not in known:
             near = difflib.get_close_matches(column, absent, n=1, cutoff=0.75)
             notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated or "one without a name")
-    return notes
+    return [*notes[:_LISTED], "..."] if len(notes) > _LISTED else notes
 
 
 def read_columns(source: Table) -> list[str]:

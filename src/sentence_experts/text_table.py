@@ -27,7 +27,7 @@ from sentence_experts.tables import (
 logger = logging.getLogger(__name__)
 
 # A longer heading of a single column may be a text.
-_WORDS_OF_HEADING, _LENGTH_OF_HEADING = 2, 30
+_WORDS_OF_HEADING = 4
 
 
 class TextRow(NamedTuple):
@@ -40,10 +40,10 @@ class TextRow(NamedTuple):
 @cache
 def _warn_of_heading(name: str, heading: str) -> None:
     """Warn, once, of the only heading of a table that may be its first text."""
-    if len(heading.split()) > _WORDS_OF_HEADING or len(heading) > _LENGTH_OF_HEADING:
+    if len(heading.split()) > _WORDS_OF_HEADING:
         logger.warning(
-            f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column; write one above "
-            "it, or name the file .txt, which has none"
+            f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column (give it as "
+            "`column` if it is one); if it is a text, write a name above it"
         )
 
 

@@ -159,7 +159,7 @@ def show_(
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
     if top is not None and column is None:
-        raise UsageError("`top`: it counts the values of `list`; name a column with it")
+        raise UsageError("`top`: it is for a list of values: give `column` too")
     opened = CorpusFolder.open(corpus)
     if column is None:
         _show_corpus(opened)

@@ -378,26 +378,12 @@ def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> Corpus
     if "domain" in papers.column_names:
         names = pc.utf8_trim_whitespace(identifiers(papers["domain"], "papers, column domain"))
         names = pc.if_else(pc.is_in(names, pa.array(["", *NO_VALUES])), None, names)
-        _check_domains(names)
         known = pa.table({"paper_id": papers["paper_id"], "domain": names}).drop_null()
         tables[DOMAINS] = _with_schema(known, DOMAINS_SCHEMA, "papers")
     for name, each in tables.items():
         write_parquet(folder / name, each)
     manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": dict.fromkeys(tables, "")}
     return CorpusFolder(folder, {**manifest, "counts": {}})
-
-
-def _check_domains(names: pa.ChunkedArray) -> None:
-    """Warn of papers without a domain, and of domains that differ in case alone."""
-    if names.null_count:
-        logger.warning(
-            f"papers: {names.null_count:,} of {len(names):,} have no `domain`: they are in no pair"
-        )
-    spelled: dict[str, str] = {}
-    for name in sorted(filter(None, names.unique().to_pylist())):
-        if (other := spelled.setdefault(name.casefold(), name)) != name:
-            logger.warning(f"papers: the domains {other!r} and {name!r} differ in case alone and are two")
-            break
 
 
 def _link_once(citations: pa.Table) -> pa.Table:
@@ -461,7 +447,7 @@ def _fold_names(table: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
             told.add(name)
             continue
         there[place] = folded
-    rest = {name: name for name in there if name not in told}
+    rest = {name: name.strip().lower() for name in there if name not in told}
     if notes := list_unread(rest, [*schema.names, "domain"]):
         logger.warning(f"{what}: columns that are not used: {', '.join(notes)}")
     return table.rename_columns(there)

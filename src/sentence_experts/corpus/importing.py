@@ -39,7 +39,7 @@ from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
 
-_FIELDS = ("field", "subfield", "topic", "subjects")  # columns that `field` may have matched
+_FIELDS = ("field", "subfield")  # columns that `field` matches
 # Reasons why a record is set aside that need no warning: another one counts, it was not wanted, or its table
 # tells of it (`UserTable.parse`).
 _EXPECTED = {
@@ -185,8 +185,8 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
         told = ", ".join(f"{reason} {number:,}" for reason, number in odd.items())
         logger.warning(f"not read, in all: {told} ({corpus.rejected.name} names them)")
     _tell_of_citations(corpus, any(each["kind"] == "table of citations" for each in read.described))
+    values = [one for column in _FIELDS if config.field for one in corpus.count_values(column)]
     for name in config.field or ():
-        values = (one for column in _FIELDS for one in corpus.count_values(column))
         if re.search("[^\\W\\d]", name) and not RecordFilter((name,)).admits(None, values):
             logger.warning(f"`field`: {name!r} matches no paper that was kept; is it misspelt?")
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
@@ -208,8 +208,10 @@ def _tell_of_citations(corpus: CorpusFolder, has_table: bool) -> None:
         pq.read_table(file, columns=[name])[name]
         for file, name in ((corpus.papers, "paper_id"), (corpus.citations, "cited"))
     )
+    if not len(cited := cited.drop_null()):
+        return
     # Works outside the corpus may well cite papers of it, which makes pairs.
-    is_linking = pc.any(pc.is_in(cited.drop_null(), value_set=papers.combine_chunks())).as_py()
+    is_linking = pc.any(pc.is_in(cited, value_set=papers.combine_chunks())).as_py()
     if by_others:
         (logger.info if is_linking else logger.warning)(
             f"{counts['citations_by_others']:,} of {counts['citations']:,} citations are by works that the "
@@ -218,7 +220,7 @@ def _tell_of_citations(corpus: CorpusFolder, has_table: bool) -> None:
     if has_table and not is_linking:
         logger.warning(
             f"no citation is of a paper of the corpus: a cited work is {cited[0].as_py()!r}, a paper "
-            f"{papers[0].as_py()!r}; give the ids of the papers, or DOIs or PMIDs that they have"
+            f"{papers[0].as_py()!r}; if some are, give the ids of the papers, or DOIs or PMIDs that they have"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from sentence_experts.corpus.identifiers import Identifiers
@@ -204,16 +205,15 @@ def kind_named(text: str | None) -> str | None:
     return None if kind == "article" and text != "article" else kind
 
 
-def is_kind_known(text: str) -> bool:
-    """Return whether a cell of a column `kind` says what a paper is, and no misspelt or unknown word.
+def is_misspelt_kind(text: str) -> bool:
+    """Return whether a cell of a column `kind` is nearly the name of a kind.
 
-    >>> is_kind_known("Journal Article"), is_kind_known("Editoral")
-    (True, False)
+    >>> is_misspelt_kind("Editoral"), is_misspelt_kind("Journal Article"), is_misspelt_kind("RCT")
+    (True, False, False)
     """
-    types = (each.replace(" ", "-") for each in _split_types(text))
-    return (
-        text in KINDS or any(each in _KIND_OF_TYPE for each in types) or _SOME_WORK.search(text) is not None
-    )
+    known = {*KINDS, *_KIND_OF_TYPE}
+    types = [each.replace(" ", "-") for each in _split_types(text)]
+    return not known & {*types} and any(get_close_matches(each, known, 1, 0.85) for each in types)
 
 
 def kind_of(paper: Paper) -> str:
@@ -231,15 +231,6 @@ def kind_of(paper: Paper) -> str:
     return "retraction" if kind == "article" and paper.retracts else kind
 
 
-# Of types of PubMed, OpenAlex, Scopus, Web of Science and Zotero that are no kind of notice.
-_SOME_WORK = re.compile(
-    r"article|paper|book|chapter|thes[ie]s|dissertation|data|report|preprint|proceedings|conference|"
-    r"congress|research|studies|study|trial|journal|retracted|software|program|patent|standard|"
-    r"guideline|publish|other|abstract|web|review|survey|note|early access|reprint|paratext|libguide|"
-    r"grant|reference|supplement|manuscript|document|presentation|lecture|address|narrative|"
-    r"bibliograph|poster|blog|video|film|media|map|case|misc|monograph|encyclop|dictionary",
-    re.IGNORECASE,
-)
 _RETRACTED_TYPES = {"retracted publication", "retracted article", "retracted paper", "retracted"}
 
 

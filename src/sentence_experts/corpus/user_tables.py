@@ -32,7 +32,7 @@ from sentence_experts.corpus.paper import (
     Paper,
     Rejection,
     clean_abstract,
-    is_kind_known,
+    is_misspelt_kind,
     is_type_of_retracted,
     kind_named,
     name_by_texts,
@@ -246,7 +246,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         return False
     by_kind = is_type_of_retracted(fields["kind"])
     whose = f"the paper {own[:SHOWN]}"
-    if fields["kind"] and not is_kind_known(fields["kind"]):
+    if fields["kind"] and is_misspelt_kind(fields["kind"]):
         part.rejections.append(_reject_value(table, number, "kind", whose, fields["kind"]))
     fields["kind"] = kind_named(fields["kind"])
     stated = _clean_text(row.get("doi"))
@@ -262,7 +262,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         if not others[name] and re.search("[1-9]", given):
             part.rejections.append(_reject_value(table, number, name, whose, given))
         others[name] = others[name] or getattr(by_id, name)
-    for name, each in (("doi", doi), ("pmid", others["pmid"])):
+    for name, each in {"doi": doi, **others}.items():
         if (stated := getattr(by_id, name)) and stated != each:
             detail = f"of {whose}: {each} in the column {name}, {stated} in the id"
             part.rejections.append(Rejection(table, None, f"row {number}", f"contradicting-{name}", detail))

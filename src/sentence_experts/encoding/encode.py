@@ -148,7 +148,7 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
         raise UsageError(
             "`id_column`: only Parquet holds ids: give an `out` that ends in .parquet, or a folder"
         )
-    if "shard_size" in config.model_fields_set:
+    if config.shard_size != EncodeConfig.model_fields["shard_size"].default:
         raise UsageError("`shard_size`: only a folder is written in shards; leave it out")
     if len(config.route or ()) > 1:
         raise UsageError(

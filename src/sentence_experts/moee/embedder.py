@@ -93,7 +93,7 @@ class MoeEmbedder(SentenceTransformer):
     takes_empty = False
     chosen_on: str | None = None
     _files: Mapping[str, tuple[int, ...]] | None = None  # the language model's, before they were read
-    _opened: tuple[tuple[Path, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
+    _opened: tuple[tuple[str, dict[str, Any]], TextCache] | None = None  # the store, and what it is made for
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ class MoeEmbedder(SentenceTransformer):
         self.settings = {
             "model": model,
             **config.model_dump(mode="json", exclude={"parts", "alpha", "device"}),
+            "cache": None if config.cache is None else str(Path(config.cache).resolve()),
             "wording": config.words_of,
             "weights": reader.weights,
             "quantize": reader.quantize,
         }
-        self._cache = config.cache and config.cache.resolve()  # settings name it as it was given
         self._files, self.fitted = files, fitted
         # Of weights that wait elsewhere, or were quantized, none is there to compare.
         self._loaded = None if placed else (describe_layers(self), KnownWeights(self._parameters_here()))
@@ -187,12 +187,12 @@ class MoeEmbedder(SentenceTransformer):
     @property
     def store(self) -> TextCache | None:
         """The cached states, if `cache` was given: those of the settings and precision as they are now."""
-        cache = self._cache
+        cache = self.settings["cache"]
         if cache is None:
             return None
         settings = {"model": self.base_fingerprint, **self._reading()}
         if self._opened is None or self._opened[0] != (cache, settings):
-            self._opened = (cache, settings), TextCache(cache, "states", settings, CACHE_DTYPE)
+            self._opened = (cache, settings), TextCache(Path(cache), "states", settings, CACHE_DTYPE)
         return self._opened[1]
 
     @property
@@ -294,8 +294,7 @@ class MoeEmbedder(SentenceTransformer):
     def with_cache(self, cache: Path) -> MoeEmbedder:
         """Return the same model, whose states are cached in this folder unless they have a cache already."""
         other = self.with_parts(self.parts)
-        if self._cache is None:
-            other._cache, other.settings = cache.resolve(), {**self.settings, "cache": str(cache)}
+        other.settings = {**self.settings, "cache": self.settings["cache"] or str(cache.resolve())}
         return other
 
     def _set_parts(self, parts: str, alpha: float) -> None:

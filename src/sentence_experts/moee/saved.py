@@ -5,8 +5,6 @@ Imported with the package, so it imports nothing heavy at the top.
 
 from __future__ import annotations
 
-import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.moee_config import MoeeConfig
-
-logger = logging.getLogger(__name__)
 
 # The settings of `load` that an embedder follows. It never computes without padding, so that `packed`
 # fits it either way.
@@ -66,9 +62,6 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     saved["trust_remote_code"] = config.trust_remote_code
     given = {name: getattr(config, name) for name in ("device", "dtype") if getattr(config, name) is not None}
     lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
-    if saved.get("cache") and not _can_make(Path(saved["cache"])):
-        logger.warning(f"{folder}: its cache, {saved['cache']}, cannot be made here: states are not cached")
-        saved["cache"] = None
     own = {name: saved.pop(name) for name in (PROMPTS, DEFAULT, TRUNCATE) if name in saved}  # since 0.3.0
     embedder = MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
     for name, value in own.items():
@@ -80,11 +73,6 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
         )
     embedder.chosen_on = chosen_on
     return embedder
-
-
-def _can_make(folder: Path) -> bool:
-    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK)
 
 
 def load_embedder(model: str, config: MoeeConfig | None = None, chooses_alpha: bool = False) -> MoeEmbedder:

@@ -105,8 +105,8 @@ def compile_pairs(
 
 def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
     rng = np.random.default_rng(config.seed)
-    if config.domains is not None and corpus.domains is not None and "fetch" not in corpus.manifest:
-        logger.warning("the rules of `domains` sort the papers: their column `domain` is not read")
+    if corpus.domains is not None and "fetch" not in corpus.manifest:
+        _warn_of_domains(corpus, corpus.domains, config)
     with open_engine(config, beside=out) as engine, progress("compile pairs", 2) as advance:
         advance(0, "linking works")
         graph, settings, why = _link_works(corpus, config, engine)
@@ -151,6 +151,21 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
         **leaks,
     }
     return Pairs.in_memory(tables, known_links, manifest, works_table)
+
+
+def _warn_of_domains(corpus: CorpusFolder, domains: Path, config: PairsConfig) -> None:
+    """Warn of a column `domain` that is not read, lacks papers, or has names that differ in case alone."""
+    if config.domains is not None:
+        logger.warning("the rules of `domains` sort the papers: their column `domain` is not read")
+        return
+    count, named = pq.read_metadata(corpus.papers).num_rows, pq.read_table(domains)
+    if lacking := count - named.num_rows:
+        logger.warning(f"papers: {lacking:,} of {count:,} have no `domain`: they are in no pair")
+    spelled: dict[str, str] = {}
+    for name in sorted(named["domain"].unique().to_pylist()):
+        if (other := spelled.setdefault(name.casefold(), name)) != name:
+            logger.warning(f"papers: the domains {other!r} and {name!r} differ in case alone and are two")
+            return
 
 
 def _warn_of_lacking_texts(corpus: CorpusFolder, unit: str) -> None:

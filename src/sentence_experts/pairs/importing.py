@@ -127,7 +127,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     split = np.concatenate(sets) if len(sets) == len(parts) else None
     rows = _find_first(pairs, split, join_ids(pairs).reshape(2, -1))
     if again := pairs.num_rows - len(rows):
-        logger.warning(f"{name}: left out, as they repeat another row: {again:,}")
+        logger.warning(f"{name}: left out, as they repeat another row, in either order: {again:,}")
     is_same = pc.or_(
         pc.equal(pairs["anchor_id"], pairs["positive_id"]),
         pc.equal(fold_texts(pairs["anchor"]), fold_texts(pairs["positive"])),

@@ -43,10 +43,7 @@ _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _SECTION = re.compile(r"\d+(\.(1?\d|20))?")
 _WHOLE = re.compile(r"\.0*$")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-# "104 mg", "1,003", "85%"
-_WITH_UNIT = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?)\s?(?:%|[^\W\d]{0,9})")
-_NO_TYPING_ERROR = re.compile(r"[\d.:/-]+")  # dates, versions
-_CODE_OF_LETTERS = re.compile(r"[^\W\d]+\W?\d.*")
+_MANY_TEXTS = 0.3  # share of texts among numbers that are no typing errors, or words for nothing
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
 
@@ -388,20 +385,16 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
 
 
 def _warn_of_few_texts(values: list[list[str]], named: str) -> None:
-    """Warn of a column of numbers to cut into bins but for texts: typing errors, units, words for missing."""
+    """Warn of a column of numbers to cut into bins but for some texts, which may be typing errors."""
     flat = [value for each in values for value in each]
+    texts = [value for value in flat if not _NUMBER.fullmatch(value)]
     numbers = [value for value in flat if _NUMBER.fullmatch(value)]
-    texts = [value for value in flat if not (_NUMBER.fullmatch(value) or _NO_TYPING_ERROR.fullmatch(value))]
-    with_units = [match[1].replace(",", "") for value in texts if (match := _WITH_UNIT.fullmatch(value))]
-    found = numbers + with_units
-    if not texts or 2 * len(found) <= len(flat) or len({*found}) <= MAX_CATEGORIES:
+    if not 0 < len(texts) <= _MANY_TEXTS * len(flat) or len({*numbers}) <= MAX_CATEGORIES:
         return
-    # Of codes, correcting makes no numbers.
-    if _as_numbers([found]) is not None and not any(map(_CODE_OF_LETTERS.fullmatch, texts)):
-        begin = " or begin with one" if with_units else ""
+    if _as_numbers([numbers]) is not None:  # of codes, correcting makes no numbers
         logger.warning(
-            f"{named}: {len(found):,} of {len(flat):,} values are numbers{begin}, but {texts[0]!r} is none: "
-            "so each number is a label; correct or empty such cells to have the numbers cut into ranges"
+            f"{named}: {len(numbers):,} of {len(flat):,} values are numbers, but {texts[0]!r} is none: so "
+            "each number is a label; correct or empty such cells to have the numbers cut into ranges"
         )
 
 

@@ -341,7 +341,7 @@ class Papers:
         """Warn, once, where a filter of years leaves out many papers that have none."""
         if missing > 0.1 * self.count and not self._has_told_years:
             self._has_told_years = True
-            logger.warning(f"`year`: papers without a year are left out: {missing:,} of {self.count:,}")
+            logger.warning(f"`year`: {missing:,} of {self.count:,} papers have none, and are left out")
 
     def values(self, parameter: str, rows: Sequence[int] | None = None) -> dict[str, int]:
         """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.

@@ -124,7 +124,7 @@ def _warn_of_change(searcher: Searcher, name: str, entry: TaughtEntry) -> None:
     before, now = (entry.unit, entry.model), (searcher.unit, searcher.encoder.name)
     if before != now:
         on, here = (f"{unit} with {model}" for unit, model in (before, now))
-        logger.warning(f"{name!r} was taught on {on}; here it is fitted on {here}: its figures do not hold")
+        logger.warning(f"{name!r} was taught on {on}; here it is fitted on {here}: its figures may not hold")
     _warn_of_gone(searcher.papers, name, entry)
 
 

@@ -258,12 +258,10 @@ def _find_columns(where: str, columns: Sequence[str]) -> tuple[tuple[str, ...], 
     own = fold_columns(where, [each for each in columns if each.strip().lower() in wanted])
     names = ("paper_id" if "paper_id" in own and "paper" not in own else "paper", *_COLUMNS)
     others = [each for each in columns if each.strip().lower() not in wanted]
+    lacking = [each for each in (*_COLUMNS, "title") if each not in own]
+    lacking += ["queries"] if "query" in lacking else []
     check_columns(where, names[:2], [*own, *others])
-    unknown = [
-        each
-        for each in others
-        if get_close_matches(each.strip().lower(), (*_COLUMNS, "queries", "title"), 1, _ALIKE)
-    ]
+    unknown = [each for each in others if get_close_matches(each.strip().lower(), lacking, 1, _ALIKE)]
     unknown += [own["paper_id"]] if "paper_id" in own and "paper" in own else []
     if unknown:
         listed = f"{', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
@@ -273,7 +271,7 @@ def _find_columns(where: str, columns: Sequence[str]) -> tuple[tuple[str, ...], 
 
 def _warn_of_rows(where: str, marks: Sequence[Mark], empty: int) -> None:
     """Warn of rows that teach nothing, or other than they may seem to."""
-    if empty:
+    if 0 < empty <= len(marks):  # a list to read has many
         logger.warning(f"{where}: rows without yes or no for `similar` teach nothing: {empty:,}")
     alone = [mark.paper for mark in marks if mark.anchor is None]
     if alone and len(alone) < len(marks):
@@ -321,12 +319,12 @@ def _check_groups(examples: Examples) -> None:
     idle = [yes + no for group, (yes, no) in groups if not no or yes < (2 if group < 0 else 1)]
     if sum(idle) == len(examples.similar):
         raise UsageError(
-            "no query has both similar papers and others, so that nothing can be learned: mark both for one"
+            "nothing can be learned: no query, or `like`, has both similar papers and others: mark both"
         )
     if idle:
         logger.warning(
-            f"papers ({sum(idle):,}) of {len(idle):,} {'query' if len(idle) == 1 else 'queries'} count for "
-            "nothing: a query teaches by similar papers and others, and these have only one of both"
+            f"papers ({sum(idle):,}) count for nothing: their query, or `like`, or the rows without either "
+            "have not both similar papers and others"
         )
 
 

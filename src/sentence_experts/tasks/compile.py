@@ -167,6 +167,12 @@ def _read(dataset: Dataset, folder: Path, config: TasksConfig) -> None:
         logger.warning(
             f"{dataset.where}: {len(dataset.bad):,} rows are set aside, the first: {place}: {reason}"
         )
+    without = sum(row.group is None for row in dataset.rows)
+    if source.group and not splits and 2 * without > len(dataset.rows):
+        logger.warning(
+            f"{dataset.where}: the column {source.group} (`group`) is empty in {without:,} of "
+            f"{len(dataset.rows):,} rows, which may be in any split"
+        )
     _split(dataset, splits, config)
 
 
@@ -230,20 +236,22 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 
 def _drop_repeats(dataset: Dataset) -> None:
     """Keep one row of each pair and negative; labelled and scored rows stay as they were published."""
-    if dataset.task.of.labelled:
-        warn_of_case(sorted({str(row.label) for row in dataset.rows}), dataset.where)
-    if "score" in dataset.task.of.columns:
-        warn_of_scores(dataset.rows, dataset.where)
-    if dataset.task.kind == "classification":
-        _warn_of_repeats(dataset)
+    if dataset.task.datasets[dataset.name].hub is None:  # published data stay as they are
+        _warn_of_rows(dataset)
     if dataset.task.of.trainable and not dataset.task.of.labelled:
         distinct = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
         dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
         dataset.rows = list(reversed(distinct.values()))
 
 
-def _warn_of_repeats(dataset: Dataset) -> None:
-    """Warn of texts of one split that have several rows; texts to cluster often have, in published sets."""
+def _warn_of_rows(dataset: Dataset) -> None:
+    """Warn of labels that differ in case, and of texts that have several labels, scores or rows."""
+    if dataset.task.of.labelled:
+        warn_of_case(sorted({str(row.label) for row in dataset.rows}), dataset.where)
+    if "score" in dataset.task.of.columns:
+        warn_of_scores(dataset.rows, dataset.where)
+    if dataset.task.kind != "classification":  # texts to cluster often repeat
+        return
     labels: dict[tuple[str | None, str], set[str | None]] = {}
     for row in dataset.rows:
         labels.setdefault((row.split, row.anchor), set()).add(row.label)

@@ -113,12 +113,6 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
             reading.rows.extend([row._replace(negative=each) for each in negatives] or [row])
         else:
             unlinked += [(record.place, row._replace(positive=each)) for each in [row.positive, *negatives]]
-    without = sum(row.group is None for row in reading.rows)
-    if source.group and 2 * without > len(reading.rows):
-        logger.warning(
-            f"`group`: the column {source.group} is empty in {without:,} of {len(reading.rows):,} rows; they "
-            "may be in any split"
-        )
     return _without_linked_negatives(_add_unlinked(reading, unlinked))
 
 
@@ -243,13 +237,14 @@ def warn_of_case(labels: Sequence[str], where: str) -> None:
 
 def warn_of_scores(rows: Sequence[Row], where: str) -> None:
     """Warn of pairs of texts that have several scores."""
-    scores: dict[tuple[str, ...], set[float | None]] = {}
-    for row in rows:
-        scores.setdefault(row.texts(), set()).add(row.score)
-    if several := [texts for texts, own in scores.items() if len(own) > 1]:
+    scores: dict[tuple[str, ...], float | None] = {}
+    several = dict.fromkeys(
+        texts for row in rows if scores.setdefault(texts := row.texts(), row.score) != row.score
+    )
+    if several:
         logger.warning(
             f"{where}: pairs of texts with several scores ({len(several):,}), such as "
-            f"{several[0][0][:60]!r}: each row counts; keep one of them, or their mean"
+            f"{next(iter(several))[0][:60]!r}: each row counts; keep one of them"
         )
 
 

@@ -196,9 +196,11 @@ def _name_unread(table: _Table, used: Collection[str], open_roles: Collection[st
     if unread := [name for name in table.columns if name not in used]:
         listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
         logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
-    for name in unread:
-        if near := get_close_matches(name.strip().lower(), open_roles, 1, cutoff=0.75):
-            logger.warning(f"{table.where}: not read: the column {name}; give `{near[0]}: {name}` to read it")
+    roles = ((name, get_close_matches(name.strip().lower(), open_roles, 1, cutoff=0.75)) for name in unread)
+    # "negative_7" is one of several.
+    near = [f"{role[0]}: {name}" for name, role in roles if role and not name[-1].isdecimal()]
+    if near:
+        logger.warning(f"{table.where}: columns that are not read; to read them, give {'; '.join(near)}")
 
 
 def _find_split(table: _Table, used: Collection[str]) -> str | None:

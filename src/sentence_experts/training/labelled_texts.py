@@ -26,7 +26,7 @@ from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels
 from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_rows
 from sentence_experts.training.config import FitConfig
 
-_MANY = 0.1  # share of near duplicates, and of texts with a label of their own, that is told
+_MANY = 0.1  # share of near duplicates that is told
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ def _warn_of_single_labels(labels: Labels) -> None:
     """Warn if many texts share their labels with no other text."""
     labelled = int(labels.labelled.sum())
     alone = labelled - int((labels.matrix[:, labels.counts > 1].sum(axis=1) > 0).sum())
-    if alone > _MANY * labelled:
+    if 3 * alone > labelled:
         logger.warning(
             f"route {labels.route!r}: {alone:,} of {labelled:,} texts with a label share it with no other "
             "text: nothing is learned from them"

@@ -267,9 +267,9 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     # A setting that another one overrides is not searched.
     without = {"epochs"} if config.max_steps or "max_steps" in space else set()
     without |= {"warmup"} if config.warmup_steps is not None else set()
-    if source and (unread := sorted(without & space.keys())):
-        steps = "max_steps" if unread[0] == "epochs" else "warmup_steps"
-        logger.warning(f"{where}: {unread[0]}: not searched, as `{steps}` is given, which overrides it")
+    for name in sorted(without & space.keys()) if source else ():
+        steps = "max_steps" if name == "epochs" else "warmup_steps"
+        logger.warning(f"{where}: {name}: not searched, as `{steps}` is given, which overrides it")
     left = {name: each for name, each in space.items() if name not in config.model_fields_set | without}
     if not left:
         raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a `space`")

@@ -18,11 +18,7 @@ Fields = dict[str, list[str]]
 
 _ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")
 _NEXT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*[{(]", re.MULTILINE)
-_WITHOUT_SIGN = re.compile(
-    r"^[ \t]*(?:article|book|booklet|conference|dataset|in(?:book|collection|proceedings)|manual|misc|online|"
-    r"(?:masters|phd)?thesis|proceedings|(?:tech)?report|software|unpublished)\s*\{[^\s,={}]+,\s*[\w-]+\s*=",
-    re.MULTILINE | re.IGNORECASE,
-)
+_WITHOUT_SIGN = re.compile(r"^[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]+,\s*[\w-]+\s*=", re.MULTILINE)
 _CUT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]*\s*\Z", re.MULTILINE)
 _KEY = re.compile(r"\s*([^\s,={}]*)\s*(?:,|(?=[})]))")
 _BETWEEN = re.compile(r"(?:[\s,]|%[^\n]*\n)*")  # Biber takes comments inside entries
@@ -142,9 +138,10 @@ def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
 
 
 def _find_without_sign(text: str, place: int, end: int) -> Iterator[RecordError]:
-    for match in _WITHOUT_SIGN.finditer(text, place, end):
-        line = text.count("\n", 0, match.start()) + 1
-        yield RecordError("broken-entry", f"line {line}: an entry without an @ before it")
+    """Yield an error for the entries without an @ in a part of a text."""
+    if matches := list(_WITHOUT_SIGN.finditer(text, place, end)):
+        line = text.count("\n", 0, matches[0].start()) + 1
+        yield RecordError("broken-entry", f"line {line}: entries without an @ before them: {len(matches):,}")
 
 
 def _read_entry(

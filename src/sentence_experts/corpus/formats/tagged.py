@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +30,7 @@ _JOINED_NBIB = re.compile(r"(?<=\S)(PMID- \d+\s*\n(?:OWN|STAT) *- )")
 _TELLING = {"TI", "T1", "T2", "JO", "AU", "A1", "AB", "N2", "DO", "PY", "Y1"}
 _LINE_END = re.compile(r"\r*\n|\r")  # not U+2028 and others, which stand in abstracts
 _STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
+_FEW_COLUMNS = 5  # of which an abstract may look like the ends of two rows
 _MAX_VALUE = 1 << 17  # longer than any text of a record
 
 
@@ -77,16 +77,15 @@ def _refuse_joined(record: Fields, begin: int) -> Fields | RecordError:
     """Return a record of RIS; an error if it is two, between which the lines that end and begin one lack."""
 
     def are_several(*tags: str, read: Callable[[str], Any] = str.lower) -> bool:
-        found = {read(value) for tag in tags for value in record.get(tag, ())}
-        return len(found - {None}) > 1
+        found = ({read(" ".join(value.split())) for value in record.get(tag, ())} - {None} for tag in tags)
+        return any(len(values) > 1 for values in found)
 
-    # Some programs write another title of the work under T1: then the DOIs tell.
-    titles = (
-        any(map(are_several, ("TI", "T1")))
-        and are_several("AB", "N2")
-        and are_several("PY", "Y1", read=year_in)
-    )
-    if titles or (are_several("TI", "T1") and are_several("DO", read=normalise_doi)):
+    dois = sorted(filter(None, map(normalise_doi, record.get("DO", ()))))
+    is_of_two = bool(dois) and not dois[-1].startswith(
+        dois[0]
+    )  # the DOI of a supplement begins as the paper's
+    is_of_two = is_of_two or (are_several("AB", "N2") and are_several("PY", "Y1", read=year_in))
+    if is_of_two and are_several("TI", "T1"):
         return RecordError("broken-entry", f"line {begin}: two records in one (two titles, and other values)")
     return record
 
@@ -144,25 +143,20 @@ def read_csv(text: str) -> Iterator[Fields | RecordError]:
     """Read rows, which may have more or fewer cells than the header, as in PubMed's files before 2020."""
     csv.field_size_limit(1 << 26)
     text, separator = _find_separator(text)
-    rows, failed = list[list[str]](), None
+    number, header = 0, list[str]()
     try:
-        rows.extend(_read_rows(text, separator))
+        for number, cells in enumerate(_read_rows(text, separator)):
+            header = header or [name.strip().lower() for name in cells]
+            if not number or not any(cell.strip() for cell in cells):
+                continue
+            if any(cell.strip() for cell in cells[len(header) :]):
+                why = f"{len(cells)} cells where the header has {len(header)}"
+                yield RecordError("broken-entry", f"row {number}: {why}")
+            elif len(header) > _FEW_COLUMNS and any(
+                "\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)
+            ):
+                yield RecordError("broken-entry", f"row {number}: {SWALLOWED}")
+            else:
+                yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
     except csv.Error as error:
-        failed = error
-    header = [name.strip().lower() for name in rows[0]] if rows else []
-    widths = Counter(len(cells) for cells in rows[1:] if cells)
-    # Excel leaves out empty cells at the end of many rows.
-    usual = {len(header), *(each for each, _ in widths.most_common(1))}
-    usual |= {each for each, count in widths.items() if each < len(header) and count > 2}
-    for number, cells in enumerate(rows[1:], start=1):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) not in usual:
-            why = f"{len(cells)} cells where the header has {len(header)}"
-            yield RecordError("broken-entry", f"row {number}: {why}")
-        elif any("\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)):
-            yield RecordError("broken-entry", f"row {number}: {SWALLOWED}")
-        else:
-            yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
-    if failed:
-        yield RecordError("broken-file", f"after row {len(rows) - 1}: {failed}")
+        yield RecordError("broken-file", f"after row {number}: {error}")

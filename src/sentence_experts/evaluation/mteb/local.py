@@ -123,7 +123,8 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
         )
     tested = [task for task in everything if task.rows().num_rows]
     if without := [task.name for task in everything if task not in tested]:
-        logger.warning(f"not measured, since they have no test split: {', '.join(without)}")
+        log = logger.info if only else logger.warning
+        log(f"not measured, since they have no test split: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
     return select_tasks(tested, only)
