@@ -40,7 +40,7 @@ class TextRow(NamedTuple):
 @cache
 def _warn_of_heading(name: str, heading: str) -> None:
     """Warn, once, of the only heading of a table that may be its first text."""
-    if len(heading.split()) > _WORDS_OF_HEADING:
+    if len(heading.split()) > _WORDS_OF_HEADING or heading.endswith((".", "?", "!")):
         logger.warning(
             f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column (give it as "
             "`column` if it is one); if it is a text, write a name above it"

@@ -921,7 +921,7 @@ def test_an_entry_of_bibtex_without_its_sign_is_named(tmp_path: Path) -> None:
     corpus = imported(tmp_path, "x.bib", text)
     assert {paper["title"] for paper in papers(corpus)} == {"Rice", "Oats"}
     [each] = rejected(corpus)
-    assert (each["reason"], each["detail"]) == ("broken-entry", "line 2: an entry without an @ before it")
+    assert (each["reason"], each["detail"]) == ("broken-entry", "line 2: entries without an @ before them: 1")
 
 
 def test_a_file_of_nbib_need_not_end_in_a_line_break(tmp_path: Path) -> None:
@@ -937,7 +937,8 @@ def test_a_file_of_nbib_need_not_end_in_a_line_break(tmp_path: Path) -> None:
         ("TI  - A\nTI  - B\nDO  - 10.1234/a\nDO  - https://doi.org/10.1234/A", []),
         ("TI  - A\nTI  - B\nAB  - One\nAB  - Two\nPY  - 2001\nY1  - 2001/03/01", []),
         ("T1  - Rice\nTI  - Rice in drought\nAB  - One\nAB  - Two\nPY  - 2001\nPY  - 2002", []),
-        ("T1  - Rice\nDO  - 10.1234/a\nTI  - Sleep\nDO  - 10.1234/b", ["broken-entry"]),
+        ("TI  - Rice\nTI  - Rice: a study\nDO  - 10.1234/a\nDO  - 10.1234/a.s001", []),
+        ("TI  - Rice\nDO  - 10.1234/a\nTI  - Sleep\nDO  - 10.1234/b", ["broken-entry"]),
         ("TI  - A\nTI  - B\nAB  - One\nAB  - Two\nPY  - 2001\nPY  - 2002", ["broken-entry"]),
     ],
 )

@@ -372,26 +372,20 @@ def test_values_that_cannot_be_read_are_told(caplog: pytest.LogCaptureFixture) -
 
 
 def test_kinds_that_are_unknown_and_ids_that_contradict_are_listed() -> None:
-    kinds = (
-        "Editoral",
-        "Leitartikel",
-        "article",
-        "Clinical Trial",
-        "peer-review",
-        "Short Survey",
-        "bookSection",
-    )
+    kinds = ("Editoral", "Commentry", "article", "Clinical Trial", "RCT", "JOUR", "bookSection")
     rows = [{"id": f"p{n}", "title": f"Rice {n}", "kind": kind} for n, kind in enumerate(kinds)]
     rows.append({"id": "10.1234/a", "title": "Rye", "doi": "https://doi.org/10.1234/B", "pmid": None})
     rows.append({"id": "pmid:12", "title": "Oats", "doi": None, "pmid": "13"})
     rows.append({"id": "10.1234/C", "title": "Millet", "doi": "doi:10.1234/c", "pmid": "7"})
+    rows.append({"id": "PMC12", "title": "Teff", "pmcid": "PMC13"})
     corpus = import_corpus(papers=rows)
-    assert len(papers(corpus)) == 10
+    assert len(papers(corpus)) == 11
     assert [(each["record"], each["reason"]) for each in rejected(corpus)] == [
         ("row 1", "unreadable-kind"),
         ("row 2", "unreadable-kind"),
         ("row 8", "contradicting-doi"),
         ("row 9", "contradicting-pmid"),
+        ("row 11", "contradicting-pmcid"),
     ]
 
 

@@ -74,6 +74,21 @@ def test_texts_that_papers_lack_and_domains_that_rules_replace_are_told(
     assert caplog.text.count("is not read") == 1
 
 
+def test_papers_without_a_domain_are_told_where_the_column_counts(
+    corpus: CorpusFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
+    names = [("one", "two", "Two", None)[row % 4] for row in range(papers.num_rows)]
+    tables = (papers.append_column("domain", pa.array(names)), citations)
+    compile_pairs(tables, **SMALL)
+    assert f"papers: {names.count(None):,} of {papers.num_rows:,} have no `domain`" in caplog.text
+    assert "the domains 'Two' and 'two' differ in case alone" in caplog.text
+    caplog.clear()
+    compile_pairs(tables, domains=RULES, **SMALL)
+    assert "their column `domain` is not read" in caplog.text
+    assert "have no `domain`" not in caplog.text
+
+
 def test_corpus_tables_have_one_row_per_paper_and_whole_ids() -> None:
     papers = pd.DataFrame({"paper_id": [1, 2], "title": ["a", "b"]})
     citations = pd.DataFrame({"citing": [1, 2], "cited": [2, None]})

@@ -237,17 +237,17 @@ def test_a_group_is_in_one_set(groups: list[int], seed: int) -> None:
 @pytest.mark.parametrize(
     ("cells", "told"),
     [
-        ([f"{n} mg" for n in range(30)], "31 of 31 values are numbers or begin with one, but '0 mg'"),
+        ([f"{n} mg" for n in range(30)], ""),
+        ([f"{n}th" for n in range(30)], ""),
+        ([*map(str, range(40)), "c1990", "3-4"], "41 of 43 values are numbers, but 'c1990'"),
         ([*map(str, range(980, 1002)), "1,003"], "but '1,003' is none"),
         ([*map(str, range(80)), *["unknown"] * 20], "81 of 101 values are numbers, but 'unknown'"),
         ([*[f"{n:04}" for n in range(40)], "01A3"], ""),
         ([*[str((1 << 60) + n) for n in range(40)], "none given"], ""),
-        ([*map(str, range(1000, 1040)), "B-1000"], ""),
-        ([*map(str, range(1960, 2000)), "2001-03-04", "1.2.3"], ""),
         ([f"{n} rooms to let" for n in range(30)], ""),
     ],
 )
-def test_numbers_with_units_or_words_among_them_are_told(
+def test_texts_among_numbers_are_told_but_not_among_codes(
     cells: list[str], told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     read([*cells, cells[0]])

@@ -590,7 +590,7 @@ def test_a_group_that_is_mostly_empty_is_told(caplog: pytest.LogCaptureFixture) 
         frame.loc[: empty - 30 - 1, "thread"] = None
         source = {"table": frame, "group": "thread"}
         compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
-        assert ("`group`: the column thread is empty in 31 of 60 rows" in caplog.text) == (empty > 30)
+        assert ("the column thread (`group`) is empty in 31 of 60 rows" in caplog.text) == (empty > 30)
 
 
 @pytest.mark.parametrize(("name", "role"), [("negatives", "negative"), ("labels", "label"), ("topic", None)])
@@ -600,4 +600,4 @@ def test_an_unread_column_near_a_role_is_told(
     frame = pd.DataFrame(questions(60)).assign(**{name: "1"})
     source = {"table": frame, "anchor": "question", "positive": "passage"}
     compile_tasks({"search": {"kind": "retrieval", "datasets": {"mine": source}}})
-    assert (f"not read: the column {name}; give `{role}: {name}` to read it" in caplog.text) == bool(role)
+    assert (f"not read; to read them, give {role}: {name}" in caplog.text) == bool(role)

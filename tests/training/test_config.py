@@ -46,8 +46,10 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
         ({"only_expert": "a", "freeze": "shared"}, "`only_expert` and `freeze`"),
         ({"only_expert": "a", "lora_rank": 2}, "`only_expert` and `lora_rank`"),
         ({"freeze": "shared", "lora_rank": 2}, "`lora_rank` and `freeze`"),
-        ({"curriculum": "static", "batches": "mixed"}, "`curriculum=static` and `batches`"),
-        ({"curriculum": "static", "temperature": 0.2}, "`curriculum=static` and .*`temperature`"),
+        (
+            {"curriculum": "static", "batches": "mixed", "temperature": 0.2},
+            "`curriculum=static`: it gives .* both are given",
+        ),
         ({"temperatures": {"copd": 0.0}}, "`temperatures`: .*greater than 0"),
     ],
 )
