@@ -667,7 +667,7 @@ def test_queries_with_papers_of_one_kind_are_told_and_refused_if_all_are_such(
     teach(plain_model, corpus, rows + only, **settings)
     assert "papers (3) count for nothing" in caplog.text
     apart = [row | {"query": "sleep" if row["similar"] else "rice"} for row in rows]
-    with pytest.raises(UsageError, match="no query has both similar papers and others"):
+    with pytest.raises(UsageError, match="nothing can be learned: no query, or `like`, has both"):
         teach(plain_model, corpus, apart, **settings)
 
 
