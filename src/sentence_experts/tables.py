@@ -95,6 +95,7 @@ def list_unread(names: Mapping[str, str], known: Sequence[str]) -> list[str]:
         if column not in known:
             near = difflib.get_close_matches(column, absent, n=1, cutoff=0.75)
             notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated or "one without a name")
+    notes.sort(key=lambda each: "did you mean" not in each)
     return [*notes[:_LISTED], "..."] if len(notes) > _LISTED else notes
 
 

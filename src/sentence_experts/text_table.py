@@ -26,8 +26,11 @@ from sentence_experts.tables import (
 
 logger = logging.getLogger(__name__)
 
-# A longer heading of a single column may be a text.
-_WORDS_OF_HEADING = 4
+# Words of headings of texts; others of several words may be the first text.
+_USUAL = {
+    "abstract", "abstracts", "comment", "description", "document", "name", "note", "notes", "query", "question",
+    "sentence", "summary", "text", "texts", "title", "titles",
+}  # fmt: skip
 
 
 class TextRow(NamedTuple):
@@ -40,7 +43,7 @@ class TextRow(NamedTuple):
 @cache
 def _warn_of_heading(name: str, heading: str) -> None:
     """Warn, once, of the only heading of a table that may be its first text."""
-    if len(heading.split()) > _WORDS_OF_HEADING or heading.endswith((".", "?", "!")):
+    if len(words := heading.casefold().split()) > 1 and _USUAL.isdisjoint(words):
         logger.warning(
             f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column (give it as "
             "`column` if it is one); if it is a text, write a name above it"

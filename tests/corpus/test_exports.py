@@ -985,3 +985,24 @@ def test_records_of_another_format_in_a_file_are_named(tmp_path: Path) -> None:
         corpus = imported(tmp_path, name, text)
         assert one(corpus)["title"].startswith("R")
         assert not rejected(corpus)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reasons"),
+    [
+        ("2,Rye\nroots,Doe A,C,Doe,J,2002,2002/01/01,,,10.1234/b\n", ["broken-entry"] * 2),
+        ("2,Rye, roots,Doe A,C,Doe,J,2002,2002/01/01,,,10.1234/b\n", ["broken-entry"]),
+        ("2,Rye,Doe A,C,Doe,J,2002,2002/01/01,,,10.1234/b,\n3,Oats,Doe A,C\n", []),
+    ],
+)
+def test_rows_of_pubmeds_table_that_are_divided_or_too_long_are_named(
+    tmp_path: Path, rows: str, reasons: list[str]
+) -> None:
+    header = "PMID,Title,Authors,Citation,First Author,Journal/Book,Publication Year,Create Date,PMCID,N,DOI"
+    first, last = (
+        "1,Rice,Doe A,C,Doe,J,2001,2001/01/01,,,10.1234/a\n",
+        "4,Teff,Doe A,C,Doe,J,2001,,,,10.1234/d\n",
+    )
+    corpus = imported(tmp_path, "x.csv", f"{header}\n{first}{rows}{last}")
+    assert {"Rice", "Teff"} <= {paper["title"] for paper in papers(corpus)}
+    assert [each["reason"] for each in rejected(corpus)] == reasons

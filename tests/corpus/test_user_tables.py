@@ -552,3 +552,11 @@ def test_ids_in_another_spelling_are_told(own: str, cited: str, caplog: pytest.L
     corpus = import_corpus(papers=rows, citations=[{"citing": "a", "cited": cited}])
     told = f"are no paper's, such as {cited!r}, where a paper has {own!r}" in caplog.text
     assert told == (links(corpus) != [("a", own)])
+
+
+def test_an_abstract_that_quotes_a_record_leaves_its_table_a_table(tmp_path: Path) -> None:
+    quoted = "It began:\nTY  - JOUR\nTI  - Quoted\nER  - \nand ended."
+    pd.DataFrame({"id": ["a", "b"], "title": ["Rice", "Oak"], "abstract": [quoted, "Roots."]}).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    assert {paper["title"] for paper in papers(import_corpus(tmp_path / "a.csv"))} == {"Rice", "Oak"}

@@ -237,7 +237,14 @@ def test_ids_that_are_missing_or_stand_twice_are_told(tmp_path, plain, caplog):
 
 
 @pytest.mark.parametrize(
-    ("heading", "is_told"), [("text", False), ("Paper title", False), ("Rice grows in water.", True)]
+    ("heading", "is_told"),
+    [
+        ("text", False),
+        ("Paper title", False),
+        ("frase", False),
+        ("Rice grows in water.", True),
+        ("rats sleep", True),
+    ],
 )
 def test_a_first_text_that_is_taken_for_a_heading_is_told(tmp_path, plain, caplog, heading, is_told):
     (tmp_path / "a.csv").write_text(f"{heading}\nOne text.\nAnother.\n")

@@ -590,7 +590,7 @@ def test_a_group_that_is_mostly_empty_is_told(caplog: pytest.LogCaptureFixture) 
         frame.loc[: empty - 30 - 1, "thread"] = None
         source = {"table": frame, "group": "thread"}
         compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": source}}})
-        assert ("the column thread (`group`) is empty in 31 of 60 rows" in caplog.text) == (empty > 30)
+        assert ("the column thread (`group`) is empty for 31 of 60 texts" in caplog.text) == (empty > 30)
 
 
 @pytest.mark.parametrize(("name", "role"), [("negatives", "negative"), ("labels", "label"), ("topic", None)])

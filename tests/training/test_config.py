@@ -48,7 +48,7 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
         ({"freeze": "shared", "lora_rank": 2}, "`lora_rank` and `freeze`"),
         (
             {"curriculum": "static", "batches": "mixed", "temperature": 0.2},
-            "`curriculum=static`: it gives .* both are given",
+            "`curriculum=static` has no effect beside",
         ),
         ({"temperatures": {"copd": 0.0}}, "`temperatures`: .*greater than 0"),
     ],

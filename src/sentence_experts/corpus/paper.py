@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sentence_experts.corpus.identifiers import Identifiers
@@ -28,8 +29,8 @@ _TYPES_OF_KIND = {
     "commentary": "article-commentary commentary comment discussion book-review product-review",
     "letter": "letter reply correspondence lettersandcomments",
     "digest": "digest in-brief",
-    "news": "news newspaper-article news-item announcement calendar obituary biographical-item interview "
-    "books-received",
+    "news": "news newspaper-article newspaperarticle news-item announcement calendar obituary "
+    "biographical-item interview books-received",
 }
 _KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name in names.split()}
 # "Smith", "van der Berg" or "Smith and Jones", but no "population stratification in Price".
@@ -205,6 +206,7 @@ def kind_named(text: str | None) -> str | None:
     return None if kind == "article" and text != "article" else kind
 
 
+@lru_cache(1 << 12)  # there are few, of many rows
 def is_misspelt_kind(text: str) -> bool:
     """Return whether a cell of a column `kind` is nearly the name of a kind.
 

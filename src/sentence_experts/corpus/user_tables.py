@@ -106,7 +106,9 @@ def is_table_of_papers(path: Path) -> bool:
     """Return whether a file is a table with the columns that papers need, and not a known export."""
     if not path.is_file() or table_format(path) in (None, "lines"):
         return False
-    if path.name.lower().endswith(RECORD_SUFFIXES) and format_of(path) != "unknown":
+    known = format_of(path) if path.name.lower().endswith(RECORD_SUFFIXES) else "unknown"
+    # An abstract in a table may quote a record.
+    if known not in ("unknown", *(("ris", "nbib", "bibtex") if table_format(path) == "csv" else ())):
         return False
     try:
         columns = {column.strip().lower() for column in read_columns(path)}

@@ -323,8 +323,8 @@ def _check_groups(examples: Examples) -> None:
         )
     if idle:
         logger.warning(
-            f"papers ({sum(idle):,}) count for nothing: their query, or `like`, or the rows without either "
-            "have not both similar papers and others"
+            f"papers ({sum(idle):,}) count for nothing: what they are compared with (a query, `like`, each "
+            "other) has only similar papers, or only others"
         )
 
 

@@ -167,11 +167,12 @@ def _read(dataset: Dataset, folder: Path, config: TasksConfig) -> None:
         logger.warning(
             f"{dataset.where}: {len(dataset.bad):,} rows are set aside, the first: {place}: {reason}"
         )
-    without = sum(row.group is None for row in dataset.rows)
-    if source.group and not splits and 2 * without > len(dataset.rows):
+    groups = {row.texts(): row.group for row in dataset.rows}  # several negatives are several rows
+    without = sum(group is None for group in groups.values())
+    if source.group and not splits and 2 * without > len(groups):
         logger.warning(
-            f"{dataset.where}: the column {source.group} (`group`) is empty in {without:,} of "
-            f"{len(dataset.rows):,} rows, which may be in any split"
+            f"{dataset.where}: the column {source.group} (`group`) is empty for {without:,} of "
+            f"{len(groups):,} texts, which may be in any split"
         )
     _split(dataset, splits, config)
 

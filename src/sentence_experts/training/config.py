@@ -151,7 +151,7 @@ class TrainConfig(Config):
         one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
         is_argmax, is_learned = self.loss == ARGMAX_TARGET, self.loss == LEARNED_TEMPERATURE
         temperature = self.temperature is not None or self.temperatures is not None
-        own = temperature and self.batches != AUTO_BATCHES
+        own = self.temperature is not None and self.batches != AUTO_BATCHES
         share = self.warmup != type(self).model_fields["warmup"].default
         effect = f"has no effect with `loss={self.loss}`"
         problems = (
@@ -161,8 +161,7 @@ class TrainConfig(Config):
             (adapter and self.freeze != "none", "`lora_rank` and `freeze`: adapters change shared weights"),
             (
                 own and self.curriculum == "static",
-                "`curriculum=static`: it gives all routes "
-                f"{STATIC_BATCHES} batches and temperature {STATIC_TEMPERATURE}; both are given",
+                "`curriculum=static` has no effect beside `batches` and `temperature`: leave one of them out",
             ),
             (temperature and is_argmax, f"`temperature` {effect}, which uses plain dot products"),
             (self.temperatures and is_learned, f"`temperatures` {effect}, which learns a single one"),

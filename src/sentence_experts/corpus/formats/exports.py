@@ -449,7 +449,7 @@ def _find_header(text: str, columns: Sequence[Set[str]]) -> int | None:
 
 
 # Records of a format among those of another, where none begins inside a field.
-_BEHIND = rf"(?:\A|^(?:[ \t]*|ER{GAP}-.*|.*\}}[ \t]*|SO  - .*)\r?\n)"
+_BEHIND = rf"(?:\A|^(?:[ \t]*|ER{GAP}-.*|.*\}}[ \t]*|SO  - .*(?:\r?\n {{6}}.*)*)\r?\n)"
 _AMONG = {
     "ris": re.compile(rf"{_BEHIND}(?P<record>{_RIS_BEGINS.pattern})", re.MULTILINE),
     "nbib": re.compile(r"(?P<record>^PMID- \d+\s*\n(?:OWN|STAT))", re.MULTILINE),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sentence_experts.corpus.formats.bibtex import Fields
@@ -139,19 +139,38 @@ def _read_rows(text: str, separator: str) -> Iterator[list[str]]:
     yield row
 
 
+def _with_neighbours(
+    rows: Iterator[list[str]],
+) -> Iterator[tuple[Sequence[str], list[str], Sequence[str]]]:
+    """Yield each row between the one before it and the one after it; what ends the rows comes last."""
+    before, cells, error = list[str](), next(rows, None), None
+    while cells is not None:
+        try:
+            after = next(rows, None)
+        except csv.Error as broken:
+            after, error = None, broken
+        yield before, cells, after or ()
+        before, cells = cells, after
+    if error:
+        raise error
+
+
 def read_csv(text: str) -> Iterator[Fields | RecordError]:
     """Read rows, which may have more or fewer cells than the header, as in PubMed's files before 2020."""
     csv.field_size_limit(1 << 26)
     text, separator = _find_separator(text)
     number, header = 0, list[str]()
     try:
-        for number, cells in enumerate(_read_rows(text, separator)):
+        for number, (before, cells, after) in enumerate(_with_neighbours(_read_rows(text, separator))):
             header = header or [name.strip().lower() for name in cells]
+            halves = (len(before) + len(cells), len(cells) + len(after))
             if not number or not any(cell.strip() for cell in cells):
                 continue
             if any(cell.strip() for cell in cells[len(header) :]):
                 why = f"{len(cells)} cells where the header has {len(header)}"
                 yield RecordError("broken-entry", f"row {number}: {why}")
+            elif len(cells) < len(header) and len(header) + 1 in halves:
+                yield RecordError("broken-entry", f"row {number}: a line break seems to divide it")
             elif len(header) > _FEW_COLUMNS and any(
                 "\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)
             ):

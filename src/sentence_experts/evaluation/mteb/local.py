@@ -122,9 +122,9 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
             f"{folder.path or folder.name}: two datasets are named {twice[0]!r}, TASK.DATASET: rename a task"
         )
     tested = [task for task in everything if task.rows().num_rows]
-    if without := [task.name for task in everything if task not in tested]:
-        log = logger.info if only else logger.warning
-        log(f"not measured, since they have no test split: {', '.join(without)}")
+    lacking = [task for task in everything if task not in tested]
+    if without := [each.name for each in lacking if not only or {each.name, each.task} & {*only}]:
+        logger.warning(f"not measured, since they have no test split: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
     return select_tasks(tested, only)
