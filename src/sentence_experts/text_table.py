@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 # Words of headings of texts; others of several words may be the first text.
 _USUAL = {
-    "abstract", "abstracts", "comment", "description", "document", "name", "note", "notes", "query", "question",
-    "sentence", "summary", "text", "texts", "title", "titles",
+    "abstract", "abstracts", "comment", "description", "document", "name", "note", "notes", "query",
+    "question", "sentence", "summary", "text", "texts", "title", "titles",
 }  # fmt: skip
 
 

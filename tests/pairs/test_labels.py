@@ -112,7 +112,11 @@ def test_it_is_said_where_numbers_are_binned(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == ["column 'year': cut into 5 ranges"]
     caplog.clear()
     read_labels([f"{n % 30},5" for n in range(60)], LabelColumn("score", None, "score"))
-    assert caplog.messages == ["column 'score': numbers with a comma (0,5) are labels; write a decimal point"]
+    told = "column 'score': numbers with a comma ({}) are labels; write a decimal point, or none"
+    assert caplog.messages == [told.format("0,5")]
+    caplog.clear()
+    read([f"{100 * (n % 30):,}" for n in range(60)], "score")
+    assert caplog.messages == [told.format("1,000")]
 
 
 @pytest.mark.parametrize("cell", [lambda n: [n], lambda n: [str(n)], "[{}]".format, "{:03}".format])
@@ -240,7 +244,7 @@ def test_a_group_is_in_one_set(groups: list[int], seed: int) -> None:
         ([f"{n} mg" for n in range(30)], ""),
         ([f"{n}th" for n in range(30)], ""),
         ([*map(str, range(40)), "c1990", "3-4"], "41 of 43 values are numbers, but 'c1990'"),
-        ([*map(str, range(980, 1002)), "1,003"], "but '1,003' is none"),
+        ([*map(str, range(980, 1002)), "1,003"], "numbers with a comma (1,003) are labels"),
         ([*map(str, range(80)), *["unknown"] * 20], "81 of 101 values are numbers, but 'unknown'"),
         ([*[f"{n:04}" for n in range(40)], "01A3"], ""),
         ([*[str((1 << 60) + n) for n in range(40)], "none given"], ""),

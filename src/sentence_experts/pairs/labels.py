@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 Rows = NDArray[np.int64]
 
 MIN_PAIRS = 8  # minimum number of pairs that a route is learned from
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d+)?")
 MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
 SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
@@ -238,8 +238,11 @@ def read_labels(
         sections = None if kinds["numbers"] else _read_sections(values, named)
         known = values if kinds["numbers"] else _as_numbers(values)
         labels = sections or (values if known is None else _put_in_bins(known, bins, named))
-        if known is None and single and all(map(_DECIMAL_COMMA.fullmatch, single)):
-            logger.warning(f"{named}: numbers with a comma ({single[0]}) are labels; write a decimal point")
+        comma = next((value for value in single if isinstance(value, str) and "," in value), None)
+        if known is None and comma and all(map(_WITH_COMMAS.fullmatch, single)):
+            logger.warning(
+                f"{named}: numbers with a comma ({comma}) are labels; write a decimal point, or none"
+            )
         elif known is None:
             _warn_of_few_texts(_without_missing(values), named)
     if ignore_case:
