@@ -190,3 +190,14 @@ def test_a_model_that_a_stock_class_opened_is_to_be_loaded(experts_model: Path) 
     ):
         with pytest.raises(InputError, match="opened by a stock SentenceTransformer; open it with `load`"):
             call()
+
+
+def test_beside_a_default_route_queries_keep_their_own(base: SentenceTransformer) -> None:
+    prefixes = {"search_query": "search query: ", "search_document": "search document: "}
+    made = sentence_experts.extend(
+        base, [*prefixes], route="prefix", prefixes=prefixes, default_route="search_document"
+    )
+    assert made.prompts["query"] == made.prompts["search_query"]
+    assert made.prompts["document"] == made.prompts["search_document"]
+    left = sentence_experts.drop_route(made, "search_query")
+    assert left.prompts["query"] == left.prompts["search_document"]

@@ -22,6 +22,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routes.kinds import ROUTER_KINDS
+from sentence_experts.models.routes.task_types import DOCUMENT, QUERY, QUERY_ROUTES
 from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers
 from sentence_experts.models.surgery.assemble import (
@@ -136,7 +137,8 @@ def _extend(
                     f"`default_route`: {default!r} is not a route; they are {', '.join(prompts)}"
                 )
             # encode_query and encode_document ask for these names, not for the default.
-            prompts = {"query": prompts[default], "document": prompts[default], **prompts}
+            query, document = next((two for two in QUERY_ROUTES if {*two} <= {*prompts}), (default, default))
+            prompts = {QUERY: prompts[query], DOCUMENT: prompts[document], **prompts}
     if ROUTER_KINDS[config.router].per_token and not 1 <= config.experts_per_token <= len(plan.experts):
         raise UsageError(
             f"`top_k` must be between 1 and the number of experts ({len(plan.experts)}), "
