@@ -443,11 +443,11 @@ def test_a_damaged_table_of_papers_is_named(tmp_path: Path) -> None:
 def test_papers_without_a_year_that_a_filter_leaves_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rows = [{"id": str(n), "title": f"Rice {n}", "year": 2000 + n if n else None} for n in range(10)]
     Papers(import_corpus(papers=rows)).places(Filters.of("2005.."))
-    assert "without a year" not in caplog.text
+    assert "`year`" not in caplog.text
     papers = Papers(import_corpus(papers=rows[:5]))
     for year in ("2001..", "2002.."):
         papers.places(Filters.of(year))
-    assert caplog.text.count("`year`: papers without a year are left out: 1 of 5") == 1
+    assert caplog.text.count("`year`: 1 of 5 papers have none, and are left out") == 1
 
 
 def test_the_path_of_a_table_is_no_query(

@@ -564,13 +564,13 @@ def test_na_is_no_text() -> None:
 def test_labels_of_a_single_text_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rows = make_rows(100)
     LabelledTexts.read(
-        [*rows[:-9], *(row | {"topic": row["text"]} for row in rows[-9:])], FitConfig(by=["topic"])
+        [*rows[:-33], *(row | {"topic": row["text"]} for row in rows[-33:])], FitConfig(by=["topic"])
     )
     assert not caplog.records
     LabelledTexts.read(
-        [*rows[:-12], *(row | {"topic": row["text"]} for row in rows[-12:])], FitConfig(by=["topic"])
+        [*rows[:-34], *(row | {"topic": row["text"]} for row in rows[-34:])], FitConfig(by=["topic"])
     )
-    assert "route 'topic': 12 of 100 texts with a label share it with no other text" in caplog.text
+    assert "route 'topic': 34 of 100 texts with a label share it with no other text" in caplog.text
 
 
 def test_a_group_that_is_mostly_empty_is_told(caplog: pytest.LogCaptureFixture) -> None:
