@@ -62,10 +62,8 @@ def test_the_same_bytes_are_other_texts_under_another_ending(tmp_path, plain):
     assert encode(plain, tmp_path / "a.csv", out=tmp_path / "v.npy", overwrite=True).texts == 2
 
 
-@pytest.mark.parametrize("ending", ["npy", "parquet"])
-def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeypatch, ending):
-    source = write_texts(tmp_path, "a.txt", [f"text number {n} " * (n % 5) for n in range(23)])
-    encode(plain, source, out=tmp_path / f"whole.{ending}", chunk_size=4)
+def stop_at_the_third(plain, monkeypatch):
+    """Make an encoder stop at its third call; return its method, and the texts of the calls."""
     real, seen = plain.encode, []
 
     def stops_at_the_third(texts, *rest):
@@ -75,6 +73,14 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeyp
         return real(texts, *rest)
 
     monkeypatch.setattr(plain, "encode", stops_at_the_third)
+    return real, seen
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeypatch, ending):
+    source = write_texts(tmp_path, "a.txt", [f"text number {n} " * (n % 5) for n in range(23)])
+    encode(plain, source, out=tmp_path / f"whole.{ending}", chunk_size=4)
+    real, seen = stop_at_the_third(plain, monkeypatch)
     with pytest.raises(StoppedError):
         encode(plain, source, out=tmp_path / f"part.{ending}", chunk_size=4)
     assert not (tmp_path / f"part.{ending}").exists()
@@ -196,15 +202,8 @@ def test_one_text_is_given_as_a_list(plain):
 
 
 def test_parts_of_other_batches_are_made_again_which_is_told(tmp_path, plain, monkeypatch, caplog):
-    source, real, seen = write_texts(tmp_path, "a.txt", [f"text {n}" for n in range(9)]), plain.encode, []
-
-    def stops_at_the_third(texts, *rest):
-        if len(seen) == 2:
-            raise StoppedError
-        seen.append(texts)
-        return real(texts, *rest)
-
-    monkeypatch.setattr(plain, "encode", stops_at_the_third)
+    source = write_texts(tmp_path, "a.txt", [f"text {n}" for n in range(9)])
+    real, _ = stop_at_the_third(plain, monkeypatch)
     with pytest.raises(StoppedError):
         encode(plain, source, out=tmp_path / "v.npy", chunk_size=2)
     monkeypatch.setattr(plain, "encode", real)

@@ -250,12 +250,7 @@ def read_labels(
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
         labels = [[spelled[label.lower()] for label in each] for each in labels]
     names = sorted({label for each in labels for label in each})
-    first = {name.lower(): name for name in reversed(names)}
-    if odd := [(first[name.lower()], name) for name in names if first[name.lower()] != name]:
-        logger.warning(
-            f"{named}: labels differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
-            "they are different labels; write them in one way if they are not"
-        )
+    warn_of_case(names, named)
     numbers = {name: number for number, name in enumerate(names)}
     sets = [sorted({numbers[label] for label in each}) for each in labels]
     indptr = np.cumsum([0, *map(len, sets)])
@@ -271,6 +266,16 @@ def read_labels(
     if len(names) == 1:
         raise InputError(f"{counted} ({names[0]!r}); a route needs texts that differ by it too")
     return found
+
+
+def warn_of_case(labels: Sequence[str], where: str) -> None:
+    """Warn of labels, sorted, that differ in case alone."""
+    first = {label.lower(): label for label in reversed(labels)}
+    if odd := [(first[label.lower()], label) for label in labels if first[label.lower()] != label]:
+        logger.warning(
+            f"{where}: labels differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
+            "they are different labels; write them in one way if they are not"
+        )
 
 
 def _words_of(cell: Any, separator: str | None) -> list[str]:

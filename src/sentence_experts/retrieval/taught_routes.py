@@ -97,7 +97,7 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
 
     def warn_of_changes(self, blend: Blend) -> None:
         """Warn where routes were taught on other texts, or with another model, or their marks are gone."""
-        for name in {each.name: each for each in blend.routes if each.taught is not None}:
+        for name in dict.fromkeys(each.name for each in blend.routes if each.taught is not None):
             if name in self._entries:
                 _warn_of_change(self._searcher, name, self._entries[name])
 

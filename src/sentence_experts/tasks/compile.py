@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.labels import warn_of_case
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TEXTS, TEXTS_SCHEMA, Tasks
-from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, warn_of_case, warn_of_scores
+from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, warn_of_scores
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,

@@ -225,16 +225,6 @@ def add_negative(rows: list[Row], number: int, negative: str | None, group: str 
         rows.append(added)
 
 
-def warn_of_case(labels: Sequence[str], where: str) -> None:
-    """Warn of labels, sorted, that differ in case alone."""
-    first = {label.lower(): label for label in reversed(labels)}
-    if odd := [(first[label.lower()], label) for label in labels if first[label.lower()] != label]:
-        logger.warning(
-            f"{where}: labels differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
-            "they are different labels; write them in one way if they are not"
-        )
-
-
 def warn_of_scores(rows: Sequence[Row], where: str) -> None:
     """Warn of pairs of texts that have several scores."""
     scores: dict[tuple[str, ...], float | None] = {}

@@ -194,11 +194,8 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         if not learned and getattr(config, name) != TrainConfig.model_fields[name].default:
             raise UsageError(f"`{name}`: the model has no learned router")
     for name in ("router_loss", "route_by"):
-        if (
-            kind is not None
-            and kind.per_token
-            and getattr(config, name) != TrainConfig.model_fields[name].default
-        ):
+        is_given = getattr(config, name) != TrainConfig.model_fields[name].default
+        if is_given and kind is not None and kind.per_token:
             raise UsageError(
                 f"`{name}`: the model's router chooses by token, and reads no domain; leave it out"
             )
