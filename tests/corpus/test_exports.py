@@ -545,7 +545,7 @@ def test_unreadable_exports_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"encoding: not UTF-8.*save it as UTF-8"):
         import_corpus([tmp_path / "latin.ris"], workers=1)
     (tmp_path / "mine.csv").write_text("name,text\na,b\n")
-    with pytest.raises(InputError, match="a table of your own as `papers`"):
+    with pytest.raises(InputError, match="a table of your own, with columns"):
         import_corpus([tmp_path / "mine.csv"], workers=1)
 
 

@@ -109,7 +109,7 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
     if not any(file.format in FORMATS for file in found):
         raise InputError(
             f"{path}: its first records do not show their format; give `format` ({', '.join(FORMATS)}), or "
-            "a table of your own as `papers`"
+            "a table of your own, with columns title and id (or doi, pmid), as `papers`"
         )
     return [file for file in found if file.format]
 

@@ -107,8 +107,7 @@ def is_table_of_papers(path: Path) -> bool:
     if not path.is_file() or table_format(path) in (None, "lines"):
         return False
     known = format_of(path) if path.name.lower().endswith(RECORD_SUFFIXES) else "unknown"
-    # An abstract in a table may quote a record.
-    if known not in ("unknown", *(("ris", "nbib", "bibtex") if table_format(path) == "csv" else ())):
+    if known != "unknown":
         return False
     try:
         columns = {column.strip().lower() for column in read_columns(path)}

@@ -490,7 +490,9 @@ EXPORTS = {
 
 def find_export(text: str) -> str | None:
     """Return the name of the format of the first record in a text; None if it has none."""
-    places = {name: place for name, each in EXPORTS.items() if (place := each.begins(text)) is not None}
+    is_table = "title" in read_header(text)  # whose abstracts may quote a record
+    readers = {name: each for name, each in EXPORTS.items() if each.read is read_csv or not is_table}
+    places = {name: place for name, each in readers.items() if (place := each.begins(text)) is not None}
     return min(places, key=lambda name: places[name], default=None)
 
 

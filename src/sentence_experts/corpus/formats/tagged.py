@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from sentence_experts.corpus.formats.bibtex import Fields
@@ -30,6 +31,8 @@ _JOINED_NBIB = re.compile(r"(?<=\S)(PMID- \d+\s*\n(?:OWN|STAT) *- )")
 _TELLING = {"TI", "T1", "T2", "JO", "AU", "A1", "AB", "N2", "DO", "PY", "Y1"}
 _LINE_END = re.compile(r"\r*\n|\r")  # not U+2028 and others, which stand in abstracts
 _STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
+# The columns of PubMed (since 2020, and before) and of Zotero that no row leaves empty.
+_KEYS = {"pmid": r"\d+", "entrezuid": r"\d+", "key": r"[A-Z0-9]{8}"}
 _FEW_COLUMNS = 5  # of which an abstract may look like the ends of two rows
 _MAX_VALUE = 1 << 17  # longer than any text of a record
 
@@ -139,43 +142,33 @@ def _read_rows(text: str, separator: str) -> Iterator[list[str]]:
     yield row
 
 
-def _with_neighbours(
-    rows: Iterator[list[str]],
-) -> Iterator[tuple[Sequence[str], list[str], Sequence[str]]]:
-    """Yield each row between the one before it and the one after it; what ends the rows comes last."""
-    before, cells, error = list[str](), next(rows, None), None
-    while cells is not None:
-        try:
-            after = next(rows, None)
-        except csv.Error as broken:
-            after, error = None, broken
-        yield before, cells, after or ()
-        before, cells = cells, after
-    if error:
-        raise error
-
-
 def read_csv(text: str) -> Iterator[Fields | RecordError]:
     """Read rows, which may have more or fewer cells than the header, as in PubMed's files before 2020."""
     csv.field_size_limit(1 << 26)
     text, separator = _find_separator(text)
-    number, header = 0, list[str]()
+    rows: list[tuple[int, list[str]]] = []
+    end: RecordError | None = None
     try:
-        for number, (before, cells, after) in enumerate(_with_neighbours(_read_rows(text, separator))):
-            header = header or [name.strip().lower() for name in cells]
-            halves = (len(before) + len(cells), len(cells) + len(after))
-            if not number or not any(cell.strip() for cell in cells):
-                continue
-            if any(cell.strip() for cell in cells[len(header) :]):
-                why = f"{len(cells)} cells where the header has {len(header)}"
-                yield RecordError("broken-entry", f"row {number}: {why}")
-            elif len(cells) < len(header) and len(header) + 1 in halves:
-                yield RecordError("broken-entry", f"row {number}: a line break seems to divide it")
-            elif len(header) > _FEW_COLUMNS and any(
-                "\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)
-            ):
-                yield RecordError("broken-entry", f"row {number}: {SWALLOWED}")
-            else:
-                yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
+        for number, cells in enumerate(_read_rows(text, separator)):
+            if not number or any(cell.strip() for cell in cells):
+                rows.append((number, cells))
     except csv.Error as error:
-        yield RecordError("broken-file", f"after row {number}: {error}")
+        end = RecordError("broken-file", f"after row {rows[-1][0] if rows else 0}: {error}")
+    header = [name.strip().lower() for name in rows[0][1]] if rows else []
+    place, key = next(((header.index(name), key) for name, key in _KEYS.items() if name in header), (0, ".*"))
+    short = {number for number, cells in rows if len(cells) < len(header)}
+    parts = {n for n, cells in rows if n in short and not re.fullmatch(key, "".join(cells[place:][:1]).strip())}
+    for (number, cells), (after, _) in pairwise([*rows[1:], (0, [])]):
+        if any(cell.strip() for cell in cells[len(header) :]):
+            why = f"{len(cells)} cells where the header has {len(header)}"
+            yield RecordError("broken-entry", f"row {number}: {why}")
+        elif number in parts or (number in short and after in parts):
+            yield RecordError("broken-entry", f"row {number}: a line break seems to divide it")
+        elif len(header) > _FEW_COLUMNS and any(
+            "\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)
+        ):
+            yield RecordError("broken-entry", f"row {number}: {SWALLOWED}")
+        else:
+            yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
+    if end:
+        yield end

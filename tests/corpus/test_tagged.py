@@ -1,0 +1,27 @@
+"""Records and rows as the formats of exports write them, from tag or column to values."""
+
+from __future__ import annotations
+
+from sentence_experts.corpus.formats.tagged import read_csv
+from sentence_experts.corpus.paper import RecordError
+
+PUBMED = "PMID,Title,Authors,Citation,First Author,Journal/Book,Publication Year,Create Date,PMCID,N,DOI\n"
+REST = "Doe A,C,Doe,J,2002,2002/01/01,,,10.1234/b\n"
+
+
+def _read(rows: str) -> list[str]:
+    """Return the titles of the rows, and "-" for a row that is set aside."""
+    return ["-" if isinstance(row, RecordError) else row["title"][0] for row in read_csv(PUBMED + rows)]
+
+
+def test_pieces_of_a_row_are_set_aside_wherever_its_lines_break() -> None:
+    whole = f"1,Rice,{REST}"
+    assert _read(whole + f"2,Rye\nroots,{REST}" + whole) == ["Rice", "-", "-", "Rice"]
+    assert _read(whole + f"2,Rye\nroots\nmore,{REST}" + whole) == ["Rice", "-", "-", "-", "Rice"]
+    assert _read(whole + f"2,Rye, red\nroots,{REST}" + whole) == ["Rice", "-", "-", "Rice"]
+    assert _read(whole + f"2,Rye\n\nroots,{REST}") == ["Rice", "-", "-"]
+
+
+def test_rows_without_their_last_empty_cells_are_whole() -> None:
+    rows = ["1,Rice,Doe A,C,Doe,J", "2,Rye,Doe A,C,Doe,J", "3,Oats", f"4,Teff,{REST}"]
+    assert _read("\n".join(rows)) == ["Rice", "Rye", "Oats", "Teff"]
