@@ -204,12 +204,19 @@ def holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
     """Return whether a cell looks as if a quote had swallowed the end of a row and the beginning of another.
 
     Its first line then has the cells to the right of it, too, and its last one those to the left. A comma
-    before white space or of a number is of a text; of two columns, a row has one, as many texts do.
+    before white space or of a number is of a text. Of two columns, a row has one, as many texts do: there
+    each of several lines between is a row.
     """
     first, *others = re.split(r"\r\n|\r|\n", values[place])
     is_tab = delimiter == "\t"
-    if not others or len(values) < (2 if is_tab else 3):
+    if not others or len(values) < 2:
         return False
+    if len(values) == 2 and not is_tab:
+        rows = [
+            re.fullmatch(rf"[^{delimiter}]*{delimiter}(?!\s)[^{delimiter}]*", line) for line in others[:-1]
+        ]
+        if len(rows) < 2 or not all(rows):
+            return False
     sign = delimiter if is_tab else _COMMA.replace(",", re.escape(delimiter))
     counts = [len(re.findall(sign, line)) for line in (first, others[-1])]
     return counts == [len(values) - 1 - place, place]

@@ -82,7 +82,7 @@ def test_papers_without_a_domain_are_told_where_the_column_counts(
     tables = (papers.append_column("domain", pa.array(names)), citations)
     compile_pairs(tables, **SMALL)
     assert f"papers: {names.count(None):,} of {papers.num_rows:,} have no `domain`" in caplog.text
-    assert "the domains 'Two' and 'two' differ in case alone" in caplog.text
+    assert "papers: domains differ in case alone (1), such as 'Two' and 'two'" in caplog.text
     caplog.clear()
     compile_pairs(tables, domains=RULES, **SMALL)
     assert "their column `domain` is not read" in caplog.text
@@ -308,6 +308,9 @@ def test_rows_that_contradict_each_other_are_told(caplog: pytest.LogCaptureFixtu
     assert "test: 2 rows say the opposite of others about the same texts" in caplog.text
     caplog.clear()
     Pairs.of({"test": table[1:]})
+    assert "test: 1 of 3 rows repeat another one" in caplog.text
+    caplog.clear()
+    Pairs.of({"train": table[2:], "test": table[1:3]})
     assert not caplog.text
 
 

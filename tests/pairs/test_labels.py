@@ -241,7 +241,10 @@ def test_a_group_is_in_one_set(groups: list[int], seed: int) -> None:
 @pytest.mark.parametrize(
     ("cells", "told"),
     [
-        ([f"{n} mg" for n in range(30)], ""),
+        ([*(f"{n} mg" for n in range(30)), "none"], "31 of 31 values are a number with 'mg', such as '0 mg'"),
+        ([f"${n}" for n in range(30)], "31 of 31 values are a number with '$'"),
+        ([f"{n / 2}%" for n in range(30)], "31 of 31 values are a number with '%'"),
+        ([*(f"{n % 9} mg" for n in range(30))], ""),
         ([f"{n}th" for n in range(30)], ""),
         ([*map(str, range(40)), "c1990", "3-4"], "41 of 43 values are numbers, but 'c1990'"),
         ([*map(str, range(980, 1002)), "1,003"], "numbers with a comma (1,003) are labels"),

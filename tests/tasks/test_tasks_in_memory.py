@@ -296,13 +296,17 @@ def test_table_without_a_column_is_refused() -> None:
 def test_numbers_of_papers_are_groups(tmp_path: Path, as_file: bool) -> None:
     rows = [{**row, "paper_id": n // 4} for n, row in enumerate(moods(80))]
     write_rows(tmp_path / "rows.jsonl", rows)
-    source = {"file": str(tmp_path / "rows.jsonl")} if as_file else pd.DataFrame(rows)
-    made = compile_tasks(
-        {"t": {"kind": "classification", "datasets": {"d": source}}}, fractions=[0.4, 0.3, 0.3]
-    )
+    source = {"file": str(tmp_path / "rows.jsonl")} if as_file else {"table": pd.DataFrame(rows)}
     papers = {row["text"]: row["paper_id"] for row in rows}
-    homes = [{papers[text] for text in made.texts("t", "d", split)["text"].to_pylist()} for split in SPLITS]
-    assert sum(map(len, homes)) == 20
+    for group in ("paper_id", None):  # the column counts if it is named
+        datasets = {"d": source | {"group": group}}
+        made = compile_tasks(
+            {"t": {"kind": "classification", "datasets": datasets}}, fractions=[0.4, 0.3, 0.3]
+        )
+        homes = [
+            {papers[text] for text in made.texts("t", "d", split)["text"].to_pylist()} for split in SPLITS
+        ]
+        assert (sum(map(len, homes)) == 20) is (group is not None)
 
 
 def test_a_table_without_labels_beside_one_with_them_is_linked(
@@ -352,7 +356,8 @@ def test_a_column_split_beside_files_of_splits_is_said_not_to_be_read(
     files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
     with pytest.raises(InputError, match="every training row holds a text"):
         compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"files": files}}}})
-    assert "train.csv: not read: the columns split, Split \n" in caplog.text
+    assert "train.csv: not read: the columns split, Split ; every row counts as linked, as" in caplog.text
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
     made = compile_tasks({"t": {"kind": "retrieval", "datasets": {"d": {"file": files["train"]}}}})
     assert set(made.counts["t"]["d"]) == {"train", "validation"}
 
@@ -547,11 +552,15 @@ def test_texts_of_several_rows_are_told(caplog: pytest.LogCaptureFixture) -> Non
     rows += [rows[0] | {"text": text} for text in ("C", "C++", "C#")]
     compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": pd.DataFrame(rows)}}})
     assert "repeat" not in caplog.text
-    rows += [rows[0], rows[1] | {"label": rows[2]["label"] + "s"}]
+    rows += [rows[0]]
     compile_tasks({"mood": {"kind": "clustering", "datasets": {"moods": pd.DataFrame(rows)}}})
     assert "repeat" not in caplog.text
-    compile_tasks({"mood": {"kind": "classification", "datasets": {"moods": pd.DataFrame(rows)}}})
-    assert "tasks.mood.datasets.moods: rows repeat a text (2); texts with several labels: 1" in caplog.text
+    rows += [rows[1] | {"label": rows[2]["label"] + "s"}]
+    for kind in ("classification", "clustering"):
+        caplog.clear()
+        compile_tasks({"mood": {"kind": kind, "datasets": {"moods": pd.DataFrame(rows)}}})
+        told = "tasks.mood.datasets.moods: rows repeat a text (2); texts with several labels: 1"
+        assert told in caplog.text
 
 
 @pytest.mark.parametrize("empty", ["", []])

@@ -9,11 +9,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from datasets import Dataset, DatasetDict, load_dataset_builder, load_from_disk
+import pyarrow as pa
+from datasets import Dataset, DatasetBuilder, DatasetDict, load_dataset_builder, load_from_disk
 from datasets.load import dataset_module_factory
 
 from sentence_experts.errors import InputError
+from sentence_experts.storage import temporary_folder
 from sentence_experts.table_files import format_of
+from sentence_experts.tables import read_columns, read_table
 
 _SAVED = ("dataset_dict.json", "state.json")  # in folders that `save_to_disk` wrote
 _NO_TABLES = {*_SAVED, "dataset_info.json", "dataset_infos.json", "config.json"}
@@ -24,6 +27,9 @@ _WORDS = {
     **{word: {"test"} for word in ("test", "tests", "testing")},
     **{word: {"validation", "test"} for word in ("eval", "evals", "evaluation", "heldout", "holdout")},
 }
+
+# Settings of a `CsvConfig` that tell its files, and in what they end.
+_OF_FILES = {"name", "version", "data_dir", "data_files", "description", "sep", "delimiter"}
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +55,9 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
         if is_saved:  # `load_dataset` would guess the splits from names of files
             saved = load_from_disk(name)
             return saved if isinstance(saved, DatasetDict) else DatasetDict({"train": saved})
+        if folder.is_dir():
+            return _load_folder(folder, name, config)
         builder = load_dataset_builder(name, config)
-        if folder.is_dir() and (files := builder.config.data_files):
-            inside = folder.resolve()  # as the library names files
-            read = {
-                str(split): [os.path.relpath(file, inside) for file in own] for split, own in files.items()
-            }
-            _check_files(name, read, is_named=_names_files(name, builder.config.name))
-            if config is None:
-                _name_unread(name, inside, set().union(*read.values()))
         builder.download_and_prepare()
         return builder.as_dataset()
     except InputError:
@@ -70,6 +70,43 @@ def load_splits(name: str, config: str | None) -> DatasetDict:
             f"hub dataset {name!r} cannot be loaded ({reason}); check its name and config and the connection "
             "to the hub, or give a folder or file that was downloaded before"
         ) from error
+
+
+def _load_folder(folder: Path, name: str, config: str | None) -> DatasetDict:
+    # Its cache may have other rows: it knows files by their names and times alone.
+    with temporary_folder() as cache:
+        builder = load_dataset_builder(name, config, cache_dir=cache)
+        if files := builder.config.data_files:
+            inside = folder.resolve()  # as the library names files
+            read = {
+                str(split): [os.path.relpath(file, inside) for file in own] for split, own in files.items()
+            }
+            _check_files(name, read, is_named=_names_files(name, builder.config.name))
+            if config is None:
+                _name_unread(name, inside, set().union(*read.values()))
+            if _is_plain(builder):
+                return DatasetDict({str(split): Dataset(_read_files(own)) for split, own in files.items()})
+        builder.download_and_prepare()
+        return builder.as_dataset(in_memory=True)
+
+
+def _is_plain(builder: DatasetBuilder) -> bool:
+    """Return whether a dataset is files of CSV or TSV, with no settings in its card on how to read them."""
+    config, files = builder.config, [file for own in builder.config.data_files.values() for file in own]
+    usual = {name: each for name, each in vars(type(config)()).items() if name not in _OF_FILES}
+    return (
+        type(config).__name__ == "CsvConfig"
+        and builder.info.features is None
+        and config.sep in (",", "\t")
+        and all(getattr(config, name) == each for name, each in usual.items())
+        and all(format_of(file) in ("csv", "tsv") and os.path.isfile(file) for file in files)
+    )
+
+
+def _read_files(files: Sequence[str]) -> pa.Table:
+    """Read CSV or TSV as single files are read: the library takes "007" for 7, and a quote swallows rows."""
+    tables = [read_table(file, read_columns(file)) for file in files]
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def _names_files(folder: str, config: str) -> bool:

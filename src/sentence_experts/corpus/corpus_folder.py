@@ -397,7 +397,10 @@ def _link_once(citations: pa.Table) -> pa.Table:
 
 
 def _read_titles(table: pa.Table) -> pa.Table:
-    """Return papers with their kind and retraction as their titles and types tell, as an import has them."""
+    """Return papers with their kind and retraction as their titles and types tell, as an import has them.
+
+    Blank titles and abstracts are none.
+    """
     titles = pc.if_else(
         pc.match_substring_regex(table["title"], "|".join(TELLING), ignore_case=True), table["title"], None
     )
@@ -416,7 +419,10 @@ def _read_titles(table: pa.Table) -> pa.Table:
     columns = {
         "kind": [told[row][0] for row in rows],
         "retracted": [told[row][1] for row in rows],
-        "abstract": [clean_abstract(text) for text in table["abstract"].to_pylist()],
+        "title": [text if text and text.strip() else None for text in table["title"].to_pylist()],
+        "abstract": [
+            clean_abstract(text) if text and text.strip() else None for text in table["abstract"].to_pylist()
+        ],
     }
     for name, values in columns.items():
         place = table.schema.get_field_index(name)

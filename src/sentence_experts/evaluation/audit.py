@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import AuditConfig
-from sentence_experts.evaluation.models import ModelRun, Models, identity_of, model_runs, states_of_files
+from sentence_experts.evaluation.models import (
+    ModelRun,
+    Models,
+    identity_of,
+    model_runs,
+    states_of_files,
+    warn_of_models,
+)
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
 from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, measure_once
@@ -33,6 +40,7 @@ from sentence_experts.evaluation.scorers import (
     score_pairs,
     texts_by_domain,
     tfidf_scorer,
+    warn_of_no_prompt,
 )
 from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.pairs.config import SPLITS
@@ -179,6 +187,7 @@ def audit(
         logger.info(f"TF-IDF is measured in every audit, as {TFIDF_LABEL!r}")
     if taken := {TFIDF_LABEL, MEMORY_LABEL} & {run.label for run in runs}:
         raise UsageError(f"`models`: {min(taken)!r} is a baseline of the audit: give the model another label")
+    warn_of_models(runs, pairs.settings.get("unit"))
     made_from = lambda: {"pairs": pairs.fingerprint(), **identity_of(runs, chosen)}  # noqa: E731
     measure = lambda _: _audit(pairs, runs, chosen)  # noqa: E731
     state = partial(states_of_files, runs)
@@ -302,6 +311,7 @@ def _make_scores(
     for run in runs:
         encoder = run.open(config)
         routes = routes_by_domain(encoder.known_routes, domains_of(test))
+        warn_of_no_prompt(run.label, encoder, routes)
         scores[run.label] = encoder_score(encoder, routes, run.label)
     return scores
 

@@ -24,6 +24,7 @@ from sentence_experts.evaluation.models import (
     model_runs,
     setting_of,
     states_of_files,
+    warn_of_models,
 )
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure_text_free
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, measure_once
@@ -36,10 +37,11 @@ from sentence_experts.evaluation.scorers import (
     routes_by_domain,
     texts_by_domain,
     tfidf_scorer,
+    warn_of_no_prompt,
 )
 from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
+from sentence_experts.models.sources import check_source
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.dataset import Tasks, open_dataset
@@ -99,9 +101,7 @@ def evaluate(
     check_apart(out, overwrite, models, baseline, data)
     source = _open_data(data, chosen.split)
     unit = source.settings.get("unit") if isinstance(source, Pairs) else None
-    for run in runs:
-        if not run.is_tfidf:
-            warn_of_notes(run.label, notes_of(run.source), unit)
+    warn_of_models(runs, unit)
     kind: type[Evaluation]
     measure: Callable[[Path | None], Evaluation]
     if isinstance(source, Pairs):
@@ -230,11 +230,7 @@ def _open_encoders(
     for run, encoder, routes in zip(models, encoders, found, strict=True):
         if len(routes) > 1 and len(taken := set(routes.values())) == 1 and (route := taken.pop()) is not None:
             logger.info(f"{run.label}: route {route} for every domain")
-        if encoder.routes and not any(routes.values()):
-            known = ", ".join(encoder.routes)
-            logger.warning(
-                f"{run.label}: texts are encoded without a prompt; `route_map` names one of {known}"
-            )
+        warn_of_no_prompt(run.label, encoder, routes, "`route_map` names one of")
     return {
         run.label: (encoder, routes) for run, encoder, routes in zip(models, encoders, found, strict=True)
     }

@@ -17,7 +17,16 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.files.fingerprint import fingerprint_with_settings, source_fingerprint
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import NAME, file_states, hub_commit, model_folder, name_of, source_name
+from sentence_experts.models.sources import (
+    NAME,
+    file_states,
+    hub_commit,
+    model_folder,
+    name_of,
+    notes_of,
+    source_name,
+    warn_of_notes,
+)
 from sentence_experts.names import LABEL
 
 logger = logging.getLogger(__name__)
@@ -148,6 +157,13 @@ def label_of(model: Model) -> str:
 def setting_of(run: ModelRun, settings: Mapping[str, str]) -> str | None:
     """Return the value that `settings` (label or source -> value) has for this run."""
     return next((value for name, value in settings.items() if run.is_called(name)), None)
+
+
+def warn_of_models(runs: Sequence[ModelRun], unit: str | None) -> None:
+    """Warn of models that are untrained, or trained on another text than `unit`."""
+    for run in runs:
+        if not run.is_tfidf:
+            warn_of_notes(run.label, notes_of(run.source), unit)
 
 
 def check_names(runs: Sequence[ModelRun], named: Mapping[str, str], setting: str) -> None:

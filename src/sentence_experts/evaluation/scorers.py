@@ -31,6 +31,8 @@ PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_
 Score = Callable[[Sequence[str], Sequence[str], str], NDArray[np.float64]]
 COSINE_DIGITS = 12  # so that pairs of equal texts, whose cosines differ from 1 by rounding, are ties
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
+_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"  # Thai to Chinese
+_WORD = rf"[^\W{_UNSPACED}]{{2,}}|[{_UNSPACED}]"
 TFIDF_LABEL, MEMORY_LABEL = "TF-IDF", "memory of training"
 
 
@@ -95,7 +97,8 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
 
     The paper does not state on which texts. Here it is fitted on the training texts of the domain, as a
     trained model is; without training texts, on the evaluated texts. All other settings are scikit-learn's
-    defaults. A pair scores 0 if a text has no known word; a domain without any word is an `InputError`.
+    defaults, but each letter of a script without spaces is a word. A pair scores 0 if a text has no known
+    word; a domain without any word is an `InputError`.
     """
     fitted: dict[str, str] = {}
 
@@ -113,7 +116,7 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
         # Distinct and sorted, so that neither repetition nor order of the pairs matters.
         texts = sorted(set(training or (*anchors, *positives)))
         try:
-            vectorizer = TfidfVectorizer(max_features=TFIDF_FEATURES).fit(texts)
+            vectorizer = TfidfVectorizer(max_features=TFIDF_FEATURES, token_pattern=_WORD).fit(texts)
         except ValueError as error:
             raise InputError(f"TF-IDF cannot be fitted on domain {domain}: {error}") from error
         product = vectorizer.transform(anchors).multiply(vectorizer.transform(positives))
@@ -179,6 +182,15 @@ def encoder_score(
     return lambda anchors, positives, domain: cosine_by_text(
         anchors, positives, lambda texts: vectors(texts, routes[domain])
     )
+
+
+def warn_of_no_prompt(
+    label: str, encoder: BatchEncoder, routes: Mapping[str, str | None], hint: str = ""
+) -> None:
+    """Warn of a model with routes that encodes the texts of every domain without one."""
+    if encoder.routes and not any(routes.values()):
+        known = f"{hint or 'the model has'} {', '.join(encoder.routes)}"
+        logger.warning(f"{label}: texts are encoded without a prompt; {known}")
 
 
 def cosine_by_text(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +30,14 @@ from sentence_experts.pairs.config import (
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
+from sentence_experts.pairs.labels import warn_of_case
 from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.splits import (
     CROSSING,
     TEST,
     TRAIN,
+    UNKNOWN_YEAR,
     PairArrays,
     TooFewPairsError,
     draw_per_domain,
@@ -112,6 +114,7 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
         graph, settings, why = _link_works(corpus, config, engine)
         _warn_of_lacking_texts(corpus, settings.unit)
         pairs = graph.pairs
+        _warn_of_left_out(graph, settings)
         domains = ", ".join(f"{name} {count:,}" for name, count in sorted(Counter(pairs.domain).items()))
         works = len(np.union1d(pairs.left, pairs.right))
         logger.info(f"{settings.relation} links {len(pairs):,} pairs of {works:,} papers: {domains}")
@@ -161,11 +164,7 @@ def _warn_of_domains(corpus: CorpusFolder, domains: Path, config: PairsConfig) -
     count, named = pq.read_metadata(corpus.papers).num_rows, pq.read_table(domains)
     if lacking := count - named.num_rows:
         logger.warning(f"papers: {lacking:,} of {count:,} have no `domain`: they are in no pair")
-    spelled: dict[str, str] = {}
-    for name in sorted(named["domain"].unique().to_pylist()):
-        if (other := spelled.setdefault(name.casefold(), name)) != name:
-            logger.warning(f"papers: the domains {other!r} and {name!r} differ in case alone and are two")
-            return
+    warn_of_case(sorted(named["domain"].unique().to_pylist()), "papers", "domains")
 
 
 def _warn_of_lacking_texts(corpus: CorpusFolder, unit: str) -> None:
@@ -179,6 +178,24 @@ def _warn_of_lacking_texts(corpus: CorpusFolder, unit: str) -> None:
     for text, count in lacking.items():
         if 10 * count > papers.num_rows:
             logger.warning(f"{count:,} of {papers.num_rows:,} papers have no {text}: they are in no pair")
+
+
+def _warn_of_left_out(graph: LinkGraph, settings: PairsConfig) -> None:
+    """Warn if more than a tenth of the papers are left out, or have no year where they are split by it."""
+    works = len(graph.works.year)
+    for name, what in (("retracted", "retracted papers"), ("notices", "papers that are no research")):
+        count = 0 if getattr(settings, f"keep_{name}") else cast(int, graph.counts[name])
+        if 10 * count > works + count:
+            logger.warning(
+                f"{what} are in no pair ({count:,} of {works + count:,}): `keep_{name}` keeps them"
+            )
+    linked = np.union1d(graph.pairs.left, graph.pairs.right)
+    unknown = int((graph.works.year[linked] == UNKNOWN_YEAR).sum())
+    if settings.split == "year" and 10 * unknown > len(linked):
+        logger.warning(
+            f"split by year: {unknown:,} of {len(linked):,} papers have no year: pairs of them are tested on "
+            "only where the other paper is known to be of the newest year"
+        )
 
 
 def _hash_rules(config: PairsConfig) -> str:

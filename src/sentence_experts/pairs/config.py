@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -175,6 +176,11 @@ class PairsConfig(Config):
         least = type(self).model_fields["negatives_min_cited"].default
         if self.negatives != "cited" and self.negatives_min_cited != least:
             raise ValueError(f"`negatives_min_cited` is for `negatives=cited`, not {self.negatives}")
+        if (self.max_validation_per_domain or 0) > (self.max_eval_per_domain or math.inf):
+            raise ValueError(
+                f"`max_validation_per_domain` ({self.max_validation_per_domain:,}) is a lower maximum than "
+                f"`max_eval_per_domain` ({self.max_eval_per_domain:,}), and may not be greater"
+            )
         if self.relation != "coupling" and self.rare != type(self).model_fields["rare"].default:
             raise ValueError(f"`rare` is for `relation=coupling`, not {self.relation}")
         return self

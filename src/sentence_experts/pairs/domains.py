@@ -270,8 +270,29 @@ def domains_of_works(
     query = f"SELECT paper_id, domain FROM {inside} AS m SEMI JOIN {texts} USING (paper_id)"
     if votes:
         cited = domains_of_cited(texts, papers, citations, inside, keep_ties)
+        if years:
+            cited = engine.compute(cited)
+            _warn_of_unknown_years(engine, cited, texts, years)
+            cited = f"SELECT * FROM {cited}"
         query += f" UNION ALL {within_years(f'({cited})', texts, years)}"
     return engine.compute(query), counts
+
+
+def _warn_of_unknown_years(
+    engine: SqlEngine, cited: str, texts: str, years: Mapping[str, tuple[int, int]]
+) -> None:
+    """Warn of works outside the corpus that are in no domain, as their year is unknown."""
+    named = ", ".join(f"'{name}'" for name in years)
+    [found] = engine.rows(f"""SELECT count(DISTINCT paper_id) AS works FROM {cited} SEMI JOIN
+        (SELECT paper_id FROM {texts} WHERE year IS NULL) AS undated USING (paper_id)
+        WHERE domain IN ({named})""").to_pylist()
+    message = (
+        f"cited works outside the corpus are left out of {', '.join(years)}, as their year is unknown: "
+        f"{found['works']:,}; rules without `years` keep them"
+    )
+    if found["works"] and message not in engine.warned:
+        logger.warning(message)
+        engine.warned.add(message)
 
 
 def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, dict[str, Any], Values]:

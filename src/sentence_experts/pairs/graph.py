@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ from sentence_experts.pairs.splits import (
     WorkArrays,
 )
 from sentence_experts.pairs.sql_engine import SqlEngine
+
+logger = logging.getLogger(__name__)
 
 KNOWN_REFERENCES = 1000  # longer lists, as of bibliographies, say nothing of what is a negative
 LINK_COUNTS = (1, 2, 3, 5)
@@ -176,9 +179,26 @@ class LinkGraph:
         """Return the citations that can link, under the settings."""
         return f"(SELECT * FROM {citations} AS every {self._short} {self._rare})"
 
+    def _warn_of_no_text(self) -> None:
+        """Warn if more than a tenth of the papers that cite came without text."""
+        [counts] = self._engine.rows(f"""SELECT
+            count(DISTINCT c.citing) AS every, count(DISTINCT m.citing) AS known
+            FROM {self._cited} AS c LEFT JOIN (SELECT DISTINCT citing FROM {self._mentions}) AS m
+            ON c.citing = m.citing""").to_pylist()
+        without = counts["every"] - counts["known"]
+        message = (
+            f"{without:,} of {counts['every']:,} papers that cite came without their text: they link nothing "
+            f"within a {self._settings.within}"
+        )
+        if 10 * without > counts["every"] and message not in self._engine.warned:
+            logger.warning(message)
+            self._engine.warned.add(message)
+
     def _link_works(self, members: str) -> tuple[PairArrays, dict[str, int]]:
         """Return the linked pairs, and the number of pairs by how often they are linked."""
         settings, cited = self._settings, self._that_link(self._cited)
+        if self._mentions is not None and settings.within != "article":
+            self._warn_of_no_text()
         if self._mentions is None:
             links = select_linked_members(settings.relation, cited, members)
         else:

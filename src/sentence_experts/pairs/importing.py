@@ -17,6 +17,7 @@ from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.config import SPLITS, ImportPairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.hub_datasets import load_hub_dataset, read_released
+from sentence_experts.pairs.labels import warn_of_case
 from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.pair_tables import (
     NEGATIVE,
@@ -123,6 +124,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     if not pairs.num_rows:
         raise InputError(f"{name} holds no row with both texts")
     _check_ids(pairs, name)
+    warn_of_case(sorted(pairs["domain"].unique().to_pylist()), name, "domains")
     sets = [each for _, each in parts if each is not None]
     split = np.concatenate(sets) if len(sets) == len(parts) else None
     rows = _find_first(pairs, split, join_ids(pairs).reshape(2, -1))
@@ -275,6 +277,8 @@ def _split_pairs(
         assignment = _assign(pairs, known, whole["label"].to_numpy(), config, rng)
     else:
         assignment = _keep_sets(known, split[whole["row"].to_numpy()])
+        if config.fractions != ImportPairsConfig.model_fields["fractions"].default:
+            logger.warning("`fractions` has no effect, as the source gives the split of each row")
     tables, shortfall = _add_negatives(whole, pairs, known, assignment, config, rng)
     if short := describe_shortfall(shortfall, "Rows of label 0 tell which texts are unlinked"):
         logger.warning(short)
@@ -368,6 +372,8 @@ def _add_negatives(
         rows = first[assignment.pairs[first] == number]
         stated = np.unique(pairs.domain[rows[labels[rows] == 0]])
         lacking[number] = pairs.take(rows[(labels[rows] == 1) & ~np.isin(pairs.domain[rows], stated)])
+    if config.negatives != "matched" and not any(map(len, lacking)):
+        logger.warning(f"`negatives={config.negatives}` has no effect, as the rows state negatives")
     drawn = draw_negatives(known, lacking, assignment, config.negatives, 0, rng)
     tables = {}
     for number in (VALIDATION, TEST):

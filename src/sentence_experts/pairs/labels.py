@@ -43,6 +43,8 @@ _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _SECTION = re.compile(r"\d+(\.(1?\d|20))?")
 _WHOLE = re.compile(r"\.0*$")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_WITH_UNIT = re.compile(r"([$€£¥]?) ?[+-]?\d[\d.,]* ?((?:%|(?!th\b)[^\W\d_][^\d\s]{0,9})?)")
+_NEARLY_ALL = 0.9  # share of numbers with one unit in a column of them
 _MANY_TEXTS = 0.3  # share of texts among numbers that are no typing errors, or words for nothing
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
@@ -245,6 +247,7 @@ def read_labels(
             )
         elif known is None:
             _warn_of_few_texts(_without_missing(values), named)
+            _warn_of_unit(_without_missing(values), named)
     if ignore_case:
         times = Counter(label for each in labels for label in each)
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
@@ -268,13 +271,13 @@ def read_labels(
     return found
 
 
-def warn_of_case(labels: Sequence[str], where: str) -> None:
-    """Warn of labels, sorted, that differ in case alone."""
+def warn_of_case(labels: Sequence[str], where: str, what: str = "labels") -> None:
+    """Warn of labels, sorted, or other names (`what`) that differ in case alone."""
     first = {label.lower(): label for label in reversed(labels)}
     if odd := [(first[label.lower()], label) for label in labels if first[label.lower()] != label]:
         logger.warning(
-            f"{where}: labels differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
-            "they are different labels; write them in one way if they are not"
+            f"{where}: {what} differ in case alone ({len(odd):,}), such as {odd[0][0]!r} and {odd[0][1]!r}: "
+            f"they are different {what}; write them in one way if they are not"
         )
 
 
@@ -403,6 +406,22 @@ def _warn_of_few_texts(values: list[list[str]], named: str) -> None:
         logger.warning(
             f"{named}: {len(numbers):,} of {len(flat):,} values are numbers, but {texts[0]!r} is none: so "
             "each number is a label; correct or empty such cells to have the numbers cut into ranges"
+        )
+
+
+def _warn_of_unit(values: list[list[str]], named: str) -> None:
+    """Warn of a column of many numbers that nearly all have one unit, such as "12 mg", "45%" and "$5"."""
+    flat = [value for each in values for value in each]
+    found = [match for value in flat if (match := _WITH_UNIT.fullmatch(value))]
+    units = Counter((match[1], match[2]) for match in found if match[1] or match[2])
+    if not units:
+        return
+    unit, times = units.most_common(1)[0]
+    same = [match[0] for match in found if (match[1], match[2]) == unit]
+    if times >= _NEARLY_ALL * len(flat) and len({*same}) > MAX_CATEGORIES:
+        logger.warning(
+            f"{named}: {times:,} of {len(flat):,} values are a number with {''.join(unit)!r}, such as "
+            f"{same[0]!r}, and each is a label; write the numbers alone to have them cut into ranges"
         )
 
 

@@ -62,13 +62,17 @@ def _without_no_values(column: pa.ChunkedArray, seen: pa.ChunkedArray) -> pa.Chu
 def read_texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     """Return a column of texts, without those of white space and unseen characters alone, or "NA"."""
     found = texts(column, what)
-    lists = [
-        *filter(holds_list_of_texts, found.filter(pc.match_substring_regex(found, r"^\s*[\[{]")).to_pylist())
-    ]
+    lists = _find_lists(found)
     if lists and len(lists) > (len(found) - found.null_count) / 2:  # a single one may be a text
         raise InputError(f"{what}: lists of texts, not texts ({lists[0][:40]}): give each a row")
     seen = pc.utf8_trim(pc.utf8_trim_whitespace(found), characters=f"{UNSEEN} \t\r\n\u00a0")
     return _without_no_values(found, seen)
+
+
+def _find_lists(column: pa.ChunkedArray) -> list[str]:
+    """Return the texts of a column that are lists of texts."""
+    bracketed = column.filter(pc.match_substring_regex(column, r"^\s*[\[{]"))
+    return [*filter(holds_list_of_texts, bracketed.to_pylist())]
 
 
 # Column of a user's table -> the function that reads it; other columns are numbers.
@@ -186,9 +190,14 @@ def _check_tables(tables: Mapping[str, pa.Table], where: str, names: Mapping[str
         logger.warning(f"{where}: not read: the column split; the tables are of {', '.join(tables)}")
     read = {*_READ_COLUMNS} - ({"score"} if "label" in every else set())
     if ignored := [name for name in every if name not in read]:
-        linked = "" if "label" in every else "; every row counts as linked, as there is no column label"
-        listed = ", ".join(ignored[:20]) + " ..." * (len(ignored) > 20)
-        logger.warning(f"{where}: not read: the column{'s' * (len(ignored) > 1)} {listed}{linked}")
+        logger.warning(f"{where}: {describe_unread(ignored, 'label' in every)}")
+
+
+def describe_unread(names: Sequence[str], has_labels: bool) -> str:
+    """Describe columns that are not read, and what follows if none of a table's columns is of labels."""
+    linked = "" if has_labels else "; every row counts as linked, as there is no column label"
+    listed = ", ".join(names[:20]) + " ..." * (len(names) > 20)
+    return f"not read: the column{'s' * (len(names) > 1)} {listed}{linked}"
 
 
 def name_splits(names: Iterable[str], where: str) -> dict[str, str]:
@@ -274,6 +283,11 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
         missing = f"{whole[empty[0]].null_count:,} of {rows:,}"
         raise InputError(f"{split}: column {empty[0]!r} has rows without a value: {missing}")
     if NEGATIVE in columns:
+        if lists := _find_lists(columns[NEGATIVE]):
+            logger.warning(
+                f"{split}, column {NEGATIVE}: {len(lists):,} values are lists of texts, each read as one "
+                f"text, such as {lists[0][:40]}: give each text a row"
+            )
         whole = whole.append_column(NEGATIVE, columns[NEGATIVE])
     return whole.combine_chunks()
 

@@ -248,17 +248,16 @@ def _drop_repeats(dataset: Dataset) -> None:
 
 def _warn_of_rows(dataset: Dataset) -> None:
     """Warn of labels that differ in case, and of texts that have several labels, scores or rows."""
-    if dataset.task.of.labelled:
-        warn_of_case(sorted({str(row.label) for row in dataset.rows}), dataset.where)
     if "score" in dataset.task.of.columns:
         warn_of_scores(dataset.rows, dataset.where)
-    if dataset.task.kind != "classification":  # texts to cluster often repeat
+    if not dataset.task.of.labelled:
         return
+    warn_of_case(sorted({str(row.label) for row in dataset.rows}), dataset.where)
     labels: dict[tuple[str | None, str], set[str | None]] = {}
     for row in dataset.rows:
         labels.setdefault((row.split, row.anchor), set()).add(row.label)
-    if repeated := len(dataset.rows) - len(labels):
-        several = sum(len(own) > 1 for own in labels.values())
+    repeated, several = len(dataset.rows) - len(labels), sum(len(own) > 1 for own in labels.values())
+    if several or (repeated and dataset.task.kind == "classification"):  # texts to cluster often repeat
         logger.warning(
             f"{dataset.where}: rows repeat a text ({repeated:,}); texts with several labels: {several:,}. "
             "All rows are kept, and count: remove those that are mistakes"

@@ -169,7 +169,8 @@ def _holds(role: str, name: str, records: list[Record]) -> bool:
     elif not any(map(_is_text, cells)):
         reason = "it holds no texts"
     if reason:
-        log = logger.warning if role == "label" else logger.info
+        told = {"" if cell is None else str(cell).strip() for cell in cells} - {"", *NO_VALUES}
+        log = logger.warning if told or role == "label" else logger.info
         log(f"not read: the column {name}; {reason}")
     return not reason
 
@@ -285,7 +286,7 @@ def _make_row(
     if positive == anchor and not scored:
         raise UnusableError("+".join(columns["positive"]), "the same text as the anchor")
     score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
-    own = source.group or PAPER_ID
+    own = source.group or PAPER_ID  # the latter of corpora alone
     group = _check_text(values.get(own), own)
     group = thread(group) if source.group else group
     group = _WHOLE.sub(r"\1", group)  # numbers beside empty cells are written with ".0"
@@ -351,7 +352,7 @@ def _score(value: Any, column: str, kind: Kind) -> float:
     if kind.binary:
         return _read_link(value, column)
     try:
-        score = float(value)
+        score = math.nan if "_" in str(value) else float(value)
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):

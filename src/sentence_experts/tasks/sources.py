@@ -17,7 +17,7 @@ from sentence_experts.cells import BadRowError
 from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.errors import InputError, require
-from sentence_experts.pairs.pair_tables import fold_split, is_no_and_yes, read_split
+from sentence_experts.pairs.pair_tables import describe_unread, fold_split, is_no_and_yes, read_split
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file
 from sentence_experts.table_files import Row as Values
@@ -55,6 +55,7 @@ class _Table(NamedTuple):
     columns: Sequence[str]
     rows: Iterable[tuple[str, Values | BadRowError]]
     classes: Mapping[str, list[str]] = MappingProxyType({})
+    is_published: bool = False
 
 
 def read_records(source: Source, kind: Kind, folder: Path) -> Records:
@@ -67,6 +68,7 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
     """
     named = [name for own in source.columns(kind).values() for name in own]
     wanted = list(dict.fromkeys([*named, *([source.group] if source.group else [])]))
+    ids = [PAPER_ID] if source.corpus is not None else []
     if source.corpus is not None:
         tables, described = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
@@ -85,7 +87,7 @@ def read_records(source: Source, kind: Kind, folder: Path) -> Records:
     for split, table in tables.items():
         # A column that is found has the name it has in the first table, also where that differs in case.
         own = source.columns(kind, table.columns)
-        names = {name: name for name in (*wanted, PAPER_ID)}
+        names = {name: name for name in (*wanted, *ids)}
         names |= {columns[role][0]: own[role][0] for role in found if role in own}
         column = None if split is not None else _find_split(table, names.values())
         names |= {} if column is None else {column: column}
@@ -151,7 +153,8 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _O
         what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
         raise InputError(f"{hub} has {what}; it has {', '.join(loaded)}: name splits: {{train: ...}}")
     if left_out := [name for name in loaded if name not in splits.values()]:
-        logger.info(f"{hub}: not read: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
+        log = logger.warning if local.is_dir() else logger.info
+        log(f"{hub}: not read: the split{'s' * (len(left_out) > 1)} {', '.join(left_out)}")
     # A dataset with nothing but "train" has not been split yet.
     is_whole = set(splits) == {"train"} and not named
     tables = dict[str | None, _Table]()
@@ -160,10 +163,11 @@ def _open_hub(source: Source, kind: Kind, wanted: list[str], folder: Path) -> _O
         read = [
             column  # others may be pictures or sounds
             for column in table.column_names
-            if column in (*wanted, PAPER_ID) or column.strip().lower() in (*kind.optional, "split")
+            if column in wanted or column.strip().lower() in (*kind.optional, "split")
         ]
         rows = _number(f"{hub} {name} ", table.select_columns(read))
-        tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows, class_names(table))
+        classes, is_published = class_names(table), not local.is_dir()
+        tables[own] = _Table(f"{hub}, split {name}", table.column_names, rows, classes, is_published)
     fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
     return tables, {"hub": hub, "config": source.config, "fingerprints": fingerprints}
 
@@ -192,10 +196,15 @@ def _number(where: str, data: Any) -> Iterator[tuple[str, Values | BadRowError]]
 
 
 def _name_unread(table: _Table, used: Collection[str], open_roles: Collection[str]) -> None:
-    """Log the columns that are not read; warn of one whose name is near that of an optional role."""
+    """Log the columns that are not read; warn of them if one may be of labels or splits.
+
+    Also warn of one whose name is near that of an optional role.
+    """
     if unread := [name for name in table.columns if name not in used]:
-        listed = ", ".join(unread[:20]) + " ..." * (len(unread) > 20)
-        logger.info(f"{table.where}: not read: the column{'s' * (len(unread) > 1)} {listed}")
+        are_linked = "label" in open_roles
+        matters = are_linked or any(name.strip().lower() == "split" for name in unread)
+        log = logger.warning if matters and not table.is_published else logger.info
+        log(f"{table.where}: {describe_unread(unread, not are_linked)}")
     roles = ((name, get_close_matches(name.strip().lower(), open_roles, 1, cutoff=0.75)) for name in unread)
     # "negative_7" is one of several.
     near = [f"{role[0]}: {name}" for name, role in roles if role and not name[-1].isdecimal()]
