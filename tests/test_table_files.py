@@ -126,6 +126,15 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path, caplog):
     pd.DataFrame({"id": [1], "title": [text], "year": [2]}).to_csv(tmp_path / "c.csv", index=False)
     assert [row["title"] for row in read_rows(tmp_path / "c.csv")] == [text]
     assert not caplog.text
+    for row in ('"a,b\nc,d\ne,f\ng",h', 'a,"b\nc,d\ne,f\ng,h"', 'a,"b\nc,d\ne, f\ng,h"', 'a,"b\nc,d\ng,h"'):
+        (tmp_path / "g.csv").write_text(f"anchor,positive\n{row}\n")
+        assert len([*read_rows(tmp_path / "g.csv")]) == 1
+        assert ("row 1 may be several" in caplog.text) is ("e,f" in row)
+        caplog.clear()
+    for text in ("Eggs,\nmilk, flour,\noil, salt\nrum, ice", "Oak\nand elm,\nash, yew\n1,000 firs, or so"):
+        pd.DataFrame({"text": ["x"], "label": [text]}).to_csv(tmp_path / "h.csv", index=False)
+        assert [row["label"] for row in read_rows(tmp_path / "h.csv")] == [text]
+    assert not caplog.text
     for inside in ("2\tx\t2", "", "2\tx", "2\tx\t2\t"):  # lines of all widths inside the quote
         for last in "3", "":
             (tmp_path / "d.tsv").write_text(f'id\ta\tb\n1\t"x\ty\n{inside}\n{last}\tz"\tw\n')

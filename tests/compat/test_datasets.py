@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,30 @@ def test_files_that_the_card_of_a_folder_names_are_as_it_says(tmp_path: Path) ->
     (tmp_path / "README.md").write_text(f"---\nlicense: mit\n---\nThe data_files: of {folder}\n")
     with pytest.raises(InputError, match=r"dev\.csv would be a part|rows\.csv"):
         load_splits(write_tables(tmp_path, "train/dev.csv"), None)
+
+
+def test_tables_of_a_folder_are_read_as_single_files_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables, rows = tmp_path / "tables", tmp_path / "rows"
+    for first in "a", "A":  # files of one name and time
+        files = {
+            tables / "train.csv": f"text,domain,label\n{first},007,1.10\nb,7,1.1\n",
+            tables / "test.csv": 'text,domain,label\nc,"x,y\nd,e,f\ng,h",i\n',
+            rows / "train.jsonl": json.dumps({"text": first}),
+        }
+        for file, content in files.items():
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(content)
+            os.utime(file, (1, 1))
+        loaded = load_splits(str(tables), None)
+        assert loaded["train"].to_list() == [
+            {"text": first, "domain": "007", "label": "1.10"},
+            {"text": "b", "domain": "7", "label": "1.1"},
+        ]
+        assert loaded["test"].num_rows == 1
+        assert load_splits(str(rows), None)["train"]["text"][0] == first
+    assert "test.csv: row 1 may be several" in caplog.text
+    card = "---\nconfigs:\n- config_name: default\n  header: null\n  data_files: train.csv\n---\n"
+    (tables / "README.md").write_text(card)
+    assert load_splits(str(tables), None)["train"].num_rows == 3  # as the card says

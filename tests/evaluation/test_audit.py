@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,6 +178,19 @@ def test_wrong_usage_errors(table_file: Path, plain_model: Path) -> None:
     }
     with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
         audit((), table_file, threshold=0)
+
+
+def test_what_evaluate_warns_of_is_told_of_models(
+    plain_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = shutil.copytree(plain_model, tmp_path / "copy")
+    (copy / "README.md").write_text("---\nsentence_experts:\n  untrained: true\n---\n# A model\n")
+    settings = json.loads((copy / "config_sentence_transformers.json").read_text())
+    prompts = {"prompts": {"query": "query: ", "document": "passage: "}}
+    (copy / "config_sentence_transformers.json").write_text(json.dumps(settings | prompts))
+    audit({"copy": copy}, leaky(3), bootstrap=0)
+    assert "copy is UNTRAINED: identical to the base" in caplog.text
+    assert "copy: texts are encoded without a prompt; the model has query, document" in caplog.text
 
 
 def test_stated_negatives_of_training_leak_and_contradict() -> None:

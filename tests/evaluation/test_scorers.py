@@ -32,6 +32,13 @@ def test_tfidf_is_fitted_per_domain_on_training_texts(caplog):
     assert scorer.settings()["fitted_on"] == {"crops": "train", "elsewhere": "evaluated"}
 
 
+def test_tfidf_reads_scripts_without_spaces():
+    same, other = "水稻在干旱中的产量", "记忆与睡眠"
+    scores = tfidf_scorer({}).score([same, same, "a 水b cd"], [f"干旱与{same}", other, "cd 水"], "d")
+    assert scores[0] > 0.5 > scores[1] == 0
+    assert scores[2] == 1
+
+
 def test_tfidf_of_unknown_texts_is_zero_and_without_words_an_error():
     assert tfidf_scorer({"d": ["some words"]}).score(["zebra", ""], ["some", "words"], "d").tolist() == [0, 0]
     with pytest.raises(InputError, match="TF-IDF cannot be fitted on domain d"):

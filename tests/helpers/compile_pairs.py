@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -27,7 +26,7 @@ def tables_corpus(papers: Any, citations: Any = None) -> CorpusFolder:
 
 @contextmanager
 def link_graph(
-    corpus: CorpusFolder, settings: PairsConfig, rules: Path | None = None, **engine: object
+    corpus: CorpusFolder, settings: PairsConfig, rules: Any = None, **engine: object
 ) -> Iterator[LinkGraph]:
     """The graph of a corpus, its scratch folder beside the corpus."""
     config = PairsConfig.of(settings, domains=rules, **engine)

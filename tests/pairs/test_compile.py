@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from helpers.compile_pairs import RULES, SMALL, Compile
+from helpers.compile_pairs import RULES, SMALL, Compile, link_graph
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
-from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.compile import _warn_of_left_out, compile_pairs
 from sentence_experts.pairs.config import SPLITS, PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.domains import DomainRules
@@ -220,6 +220,29 @@ def test_caps_hold_for_each_domain_and_validation_may_have_a_lower_one(compiled:
         assert counts["train"]["positives"] <= SMALL["max_train_per_domain"]
         assert counts["test"]["positives"] <= SMALL["max_eval_per_domain"]
         assert counts["validation"]["positives"] <= 5 < counts["test"]["positives"]
+    with pytest.raises(UsageError, match=r"`max_validation_per_domain` \(9\) is a lower maximum than"):
+        compile_pairs("corpus", max_validation_per_domain=9, max_eval_per_domain=8)
+
+
+def test_works_of_unknown_years_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    papers = [{"paper_id": "p", "title": "Paper p", "year": 2001}]
+    citations = [
+        {"citing": "p", "cited": f"c{n}", "cited_title": f"Work {n}", "cited_year": n and 2000}
+        for n in range(4)
+    ]
+    citations[0]["cited_year"] = None
+    corpus = CorpusFolder.of((papers, citations))
+    rules = {"a": {"title": ["*"], "years": [1999, 2002]}}
+    settings = PairsConfig(unit="title", split="year")
+    for domains in (rules, {"a": {"title": ["*"]}}):
+        with link_graph(corpus, settings, domains) as graph:
+            _warn_of_left_out(graph, settings)
+            _warn_of_left_out(graph, PairsConfig(unit="title"))
+        told = "are left out of a, as their year is unknown: 1;" in caplog.text
+        assert told is (domains is rules)
+        assert ("split by year: 1 of 4 papers have no year" in caplog.text) is not told
+        assert len(caplog.records) == 1
+        caplog.clear()
 
 
 def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: str, tmp_path: Path) -> None:

@@ -105,6 +105,28 @@ def test_given_labels_splits_and_negatives_are_kept(caplog: pytest.LogCaptureFix
     assert "2 texts of test pairs are in validation pairs too" in caplog.text
 
 
+def test_settings_and_cells_that_say_nothing_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    table = questions(40, 40).assign(domain=["COPD", "copd"] * 20)
+    stated = table.assign(negative=[f"Wrong {n}." for n in range(40)])
+    stated.loc[stated.index % 4 < 2, "negative"] = '["Wrong.", "Bad."]'
+    split = table.assign(split=np.repeat(["train", "dev"], 20))
+    shares = [0.4, 0.3, 0.3]
+    lists = 'column negative: 20 values are lists of texts, each read as one text, such as ["Wrong.'
+    no_shares = "`fractions` has no effect"
+    no_negatives = "`negatives=random` has no effect, as the rows state negatives"
+    for given, settings, told in (
+        (split, {"fractions": shares}, {no_shares}),
+        (split, {"negatives": "random"}, set()),
+        (table, {"fractions": shares, "negatives": "random"}, set()),
+        (stated, {"negatives": "random"}, {no_negatives, lists}),
+        (stated, {}, {lists}),
+    ):
+        import_pairs(given, **settings)
+        assert "domains differ in case alone (1), such as 'COPD' and 'copd'" in caplog.text
+        assert {each for each in (no_shares, no_negatives, lists) if each in caplog.text} == told
+        caplog.clear()
+
+
 def test_ratings_are_refused() -> None:
     rows = [{"anchor": "a", "positive": "b", "score": 4.5}, {"anchor": "c", "positive": "d", "score": 0.0}]
     with pytest.raises(InputError, match=r"holds ratings from 0 to 4\.5.*a task of the kind sts"):

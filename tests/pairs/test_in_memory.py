@@ -68,9 +68,14 @@ def test_texts_that_papers_lack_and_domains_that_rules_replace_are_told(
     compile_pairs((frame, citations), domains=RULES, **settings)
     assert "the rules of `domains` sort the papers: their column `domain` is not read" in caplog.text
     assert "they are in no pair" not in caplog.text
-    frame.loc[frame.index % 5 == 0, "abstract"] = None
+    frame.loc[frame.index % 20 == 0, "abstract"] = None
+    frame.loc[frame.index % 20 == 10, "abstract"] = ""
+    frame.loc[frame.index % 20 == 5, "abstract"] = " \n"
+    frame.loc[frame.index % 5 == 1, "retracted"] = True
     compile_pairs((frame, citations), **settings)
     assert f"of {len(frame):,} papers have no abstract: they are in no pair" in caplog.text
+    assert "retracted papers are in no pair (" in caplog.text
+    assert "papers that are no research" not in caplog.text
     assert caplog.text.count("is not read") == 1
 
 

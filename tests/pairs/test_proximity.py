@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from helpers import mentioned_works
-from helpers.compile_pairs import tables_corpus
+from helpers.compile_pairs import link_graph, tables_corpus
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
 from helpers.sql import columns, run_query
 from sentence_experts.cli.main import main
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.config import LEVELS, SPLITS
+from sentence_experts.pairs.config import LEVELS, SPLITS, PairsConfig
 from sentence_experts.pairs.links import co_cited_within
 from sentence_experts.pairs.splits import TooFewPairsError
 
@@ -99,6 +101,21 @@ def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder
         for counts in pairs.manifest["closest_levels"].values():
             counted.update(counts)
         assert +counted == levels
+
+
+def test_papers_without_text_are_told(
+    mentioned: CorpusFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(mentioned.path, tmp_path / "corpus")
+    corpus, mentions = CorpusFolder.open(tmp_path / "corpus"), tmp_path / "corpus" / "mentions.parquet"
+    every, citing = pq.read_table(mentions), pc.unique(pq.read_table(corpus.citations)["citing"])
+    for without in (0, len(citing) // 2):
+        some = pc.is_in(every["citing"], value_set=citing[without:])
+        pq.write_table(every.filter(some), mentions)
+        for within in ("article", "section"):
+            with link_graph(corpus, PairsConfig(unit="title", within=within)):
+                told = f"{without:,} of {len(citing):,} papers that cite came without their text: they link"
+                assert (told in caplog.text) is (without > 0 and within == "section")
 
 
 def test_a_corpus_without_texts_says_so() -> None:

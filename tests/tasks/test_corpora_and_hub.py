@@ -134,6 +134,40 @@ def test_a_dataset_that_was_saved_to_disk_has_its_own_splits(tmp_path: Path) -> 
     assert found == [40, 12, 8]
 
 
+@pytest.mark.parametrize("is_local", [True, False])
+def test_what_is_not_read_of_a_folder_is_warned_of(
+    is_local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    caplog.set_level("INFO", "sentence_experts")
+    rows = [{"anchor": f"a {n}", "positive": f"b {n}", "relevance": n % 2} for n in range(60)]
+    loaded = {"train": datasets.Dataset.from_list(rows[:40]), "test": datasets.Dataset.from_list(rows[40:])}
+    loaded["unlabelled"] = loaded["test"]
+    monkeypatch.setattr("sentence_experts.compat.datasets.load_splits", lambda *_: loaded)
+    hub = str(tmp_path) if is_local else "somebody/pairs"
+    compiled(tmp_path, {"t": {"kind": "pairs", "datasets": {"d": {"hub": hub}}}})
+    told = [each.message for each in caplog.records if each.levelname == ("WARNING" if is_local else "INFO")]
+    assert f"{hub}: not read: the split unlabelled" in told
+    linked = "every row counts as linked, as there is no column label"
+    assert f"{hub}, split train: not read: the column relevance; {linked}" in told
+    if is_local:  # as of any table; but not where the kind has no labels of pairs
+        caplog.clear()
+        compile_tasks({"t": {"kind": "pairs", "datasets": {"d": loaded["train"]}}})
+        assert f"the table: not read: the column relevance; {linked}" in caplog.text
+        caplog.clear()
+        compile_tasks(
+            {
+                "t": {
+                    "kind": "classification",
+                    "datasets": {
+                        "d": loaded["train"].rename_columns({"anchor": "text", "relevance": "label"})
+                    },
+                }
+            }
+        )
+        assert {each.levelname for each in caplog.records if "not read" in each.message} == {"INFO"}
+
+
 def test_other_columns_of_a_hub_dataset_are_named(hub: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "sentence_experts")
     other = ([f"fold {n}" for n in range(4)], ["train"] * 4)

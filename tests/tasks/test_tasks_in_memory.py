@@ -383,6 +383,8 @@ def test_columns_that_hold_something_else_are_not_read(
         made = compile_tasks({"t": {"kind": "pairs", "datasets": {"d": other}}})
         assert made.to_pandas().equals(plain.to_pandas())
         assert f"not read: {message}" in caplog.text
+        level = next(each.levelname for each in caplog.records if message in each.message)
+        assert (level == "INFO") is ("Label" in columns)
         caplog.clear()
 
 
@@ -491,10 +493,10 @@ def test_rows_that_are_set_aside_are_told(caplog: pytest.LogCaptureFixture) -> N
     table = pd.DataFrame(
         {"anchor": [f"a {n}" for n in range(20)], "positive": [f"b {n}" for n in range(20)], "score": "1,5"}
     )
-    table.loc[::2, "score"] = [str(n) for n in range(10)]
+    table.loc[::2, "score"] = ["1_0", *(str(n) for n in range(1, 10))]
     compile_tasks({"s": {"kind": "sts", "datasets": {"t": {"table": table}}}})
     (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert told.endswith("10 rows are set aside, the first: row 2: score: no number: '1,5'")
+    assert told.endswith("11 rows are set aside, the first: row 1: score: no number: '1_0'")
 
 
 @pytest.mark.parametrize("maximum", [20, 120])
