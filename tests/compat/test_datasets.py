@@ -132,7 +132,7 @@ def test_files_that_the_card_of_a_folder_names_are_as_it_says(tmp_path: Path) ->
 def test_tables_of_a_folder_are_read_as_single_files_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tables, rows = tmp_path / "tables", tmp_path / "rows"
+    tables, rows, known = tmp_path / "tables", tmp_path / "rows", list[Dataset]()
     for first in "a", "A":  # files of one name and time
         files = {
             tables / "train.csv": f"text,domain,label\n{first},007,1.10\nb,7,1.1\n",
@@ -149,7 +149,9 @@ def test_tables_of_a_folder_are_read_as_single_files_are(
             {"text": "b", "domain": "7", "label": "1.1"},
         ]
         assert loaded["test"].num_rows == 1
-        assert load_splits(str(rows), None)["train"]["text"][0] == first
+        known.append(load_splits(str(rows), None)["train"])
+        assert known[-1]["text"][0] == first
+    assert dataset_fingerprint(known[0]) != dataset_fingerprint(known[1])
     assert "test.csv: row 1 may be several" in caplog.text
     card = "---\nconfigs:\n- config_name: default\n  header: null\n  data_files: train.csv\n---\n"
     (tables / "README.md").write_text(card)

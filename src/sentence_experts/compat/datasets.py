@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from datasets import Dataset, DatasetBuilder, DatasetDict, load_dataset_builder, load_from_disk
+from datasets import Dataset, DatasetBuilder, DatasetDict, DatasetInfo, load_dataset_builder, load_from_disk
 from datasets.load import dataset_module_factory
 
 from sentence_experts.errors import InputError
@@ -87,7 +87,10 @@ def _load_folder(folder: Path, name: str, config: str | None) -> DatasetDict:
             if _is_plain(builder):
                 return DatasetDict({str(split): Dataset(_read_files(own)) for split, own in files.items()})
         builder.download_and_prepare()
-        return builder.as_dataset(in_memory=True)
+        loaded = builder.as_dataset(in_memory=True)
+        # Each with a fingerprint by its content, not by the times of files.
+        return DatasetDict({name: Dataset(each.data, DatasetInfo(features=each.features))
+                            for name, each in loaded.items()})  # fmt: skip
 
 
 def _is_plain(builder: DatasetBuilder) -> bool:

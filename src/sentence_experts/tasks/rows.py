@@ -286,7 +286,7 @@ def _make_row(
     if positive == anchor and not scored:
         raise UnusableError("+".join(columns["positive"]), "the same text as the anchor")
     score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
-    own = source.group or PAPER_ID  # the latter of corpora alone
+    own = source.group or (PAPER_ID if source.corpus else "")
     group = _check_text(values.get(own), own)
     group = thread(group) if source.group else group
     group = _WHOLE.sub(r"\1", group)  # numbers beside empty cells are written with ".0"
