@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from helpers.small_articles import papers
+from helpers.read_sources import ReadSources, read_sources
+from helpers.small_articles import papers, rejected
 from sentence_experts.cli import console
-from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.authors import clean_authors, invert_initials, invert_name, invert_shown
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, is_retracted, kind_of
@@ -45,10 +45,10 @@ FILES = {
 }
 
 
-def imported(folder: Path, name: str, title: str) -> CorpusFolder:
+def imported(folder: Path, name: str, title: str) -> ReadSources:
     path = folder / name
     path.write_text(FILES[name].replace("{title}", title))
-    return import_corpus([path], workers=1)
+    return read_sources([path], workers=1)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -77,18 +77,18 @@ def test_each_format_has_authors_places_and_kinds(tmp_path: Path, name: str) -> 
 )
 def test_keys_and_paths_of_reference_managers_are_kept(tmp_path: Path, file: str, path: str | None) -> None:
     (tmp_path / "x.bib").write_text(f"@article{{ito:2012, title={{T}}, file={{{file}}}}}")
-    [paper] = papers(import_corpus(tmp_path / "x.bib", workers=1))
+    [paper] = papers(read_sources(tmp_path / "x.bib", workers=1))
     assert (paper["entry"], paper["file"]) == ("@ito:2012", path)
     header = "Key,Item Type,Title,Abstract Note,File Attachments"
     (tmp_path / "x.csv").write_text(f'{header}\nAB12CD34,book,T,,"/s.html; /a/b.pdf"\n')
-    [paper] = papers(import_corpus(tmp_path / "x.csv", workers=1))
+    [paper] = papers(read_sources(tmp_path / "x.csv", workers=1))
     assert (paper["entry"], paper["file"]) == ("AB12CD34", "/a/b.pdf")
 
 
 def test_names_of_bibtex(tmp_path: Path) -> None:
     names = r"Ludwig van Beethoven and {\'E}mile~Zola and de la Cruz, Juana AND {Barnes and Noble} and Plato"
     (tmp_path / "x.bib").write_text(f"@article{{a, title={{T}}, author = {{{names} and others}}}}")
-    [paper] = papers(import_corpus(tmp_path / "x.bib", workers=1))
+    [paper] = papers(read_sources(tmp_path / "x.bib", workers=1))
     assert paper["authors"] == [
         "van Beethoven, Ludwig", "Zola, Émile", "de la Cruz, Juana", "Barnes and Noble", "Plato", "et al.",
     ]  # fmt: skip
@@ -245,14 +245,24 @@ NO_ABSTRACTS = [
 ]
 
 
-@pytest.mark.parametrize("text", NO_ABSTRACTS)
-def test_a_note_that_there_is_no_abstract_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "c.bib").write_text(f"@article{{c, doi = {{10.1000/c}}, abstract = {{{text}}}}}\n")
+def test_a_note_that_there_is_no_abstract_is_none(tmp_path: Path) -> None:
+    (tmp_path / "c.bib").write_text("@article{c, doi = {10.1000/c}, abstract = {[No abstract available]}}\n")
     with pytest.raises(InputError, match="neither title nor abstract"):
         import_corpus([tmp_path / "c.bib"], workers=1)
-    entry = "@article{{{key}, title = {{Rice}}, doi = {{10.1000/rice}}, abstract = {{{abstract}}}}}\n"
-    (tmp_path / "a.bib").write_text(entry.format(key="a", abstract=text))
-    (tmp_path / "b.bib").write_text(entry.format(key="b", abstract="No abstract is available to them."))
-    for names, expected in ((["a.bib"], None), (["a.bib", "b.bib"], "No abstract is available to them.")):
-        [paper] = papers(import_corpus([tmp_path / name for name in names], workers=1))
-        assert paper["abstract"] == expected
+    entry = "@article{{{key}, title = {{Rice {doi}}}, doi = {{10.1000/{doi}}}, abstract = {{{abstract}}}}}\n"
+    noted, alone = tmp_path / "a.bib", tmp_path / "c.bib"
+    noted.write_text("".join(entry.format(key="a", doi=n, abstract=t) for n, t in enumerate(NO_ABSTRACTS)))
+    untitled = (
+        f"@article{{c, doi = {{10.1/{n}}}, abstract = {{{t}}}}}\n" for n, t in enumerate(NO_ABSTRACTS)
+    )
+    alone.write_text("".join([*untitled, entry.format(key="b", doi="b", abstract="Roots grow.")]))
+    told = "No abstract is available to them."
+    (tmp_path / "b.bib").write_text(
+        "".join(entry.format(key="b", doi=n, abstract=told) for n in range(len(NO_ABSTRACTS)))
+    )
+    reasons = [each["detail"] for each in rejected(read_sources([alone]))]
+    assert reasons == ["neither title nor abstract"] * len(NO_ABSTRACTS)
+    for files, expected in (([noted], None), ([noted, tmp_path / "b.bib"], told)):
+        found = {paper["doi"]: paper["abstract"] for paper in papers(import_corpus(files, workers=1))}
+        for number, text in enumerate(NO_ABSTRACTS):
+            assert found[f"10.1000/{number}"] == expected, text

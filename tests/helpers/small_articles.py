@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from helpers.read_sources import ReadSources
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 
@@ -32,11 +33,11 @@ def ref(**ids: str) -> str:
     return f"<ref><element-citation>{title}{listed}</element-citation></ref>"
 
 
-def rejected(corpus: CorpusFolder) -> list[dict[str, Any]]:
+def rejected(corpus: CorpusFolder | ReadSources) -> list[dict[str, Any]]:
     return [json.loads(line) for line in corpus.rejected.read_text("utf-8").splitlines()]
 
 
-def papers(corpus: CorpusFolder) -> list[dict[str, Any]]:
+def papers(corpus: CorpusFolder | ReadSources) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(corpus.papers).to_pylist()
     return rows
 
