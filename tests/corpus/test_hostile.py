@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from helpers.read_sources import read_sources
 from helpers.small_articles import jats, papers, ref, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats import archives
@@ -203,7 +204,7 @@ def test_tar_members_that_point_outside_are_refused(tmp_path: Path, ending: str)
     )  # fmt: skip
     mode = {"tgz": "w:gz", "tar": "w"}.get(ending.rpartition(".")[2], f"w:{ending.rpartition('.')[2]}")
     before = sorted(path.name for path in tmp_path.rglob("*"))
-    corpus = import_corpus([_tar(tmp_path / f"x{ending}", mode, *evil)], tmp_path / "out", workers=1)
+    corpus = read_sources([_tar(tmp_path / f"x{ending}", mode, *evil)], workers=1)
     assert {paper["doi"] for paper in papers(corpus)} == {
         "10.1000/0",
         "10.1000/1",
@@ -217,7 +218,9 @@ def test_tar_members_that_point_outside_are_refused(tmp_path: Path, ending: str)
     assert not [path for path in tmp_path.rglob("evil.xml") if path.name not in before]
 
 
-@pytest.mark.parametrize("ending", ["tar", "gz", "xz", "bz2"])
+@pytest.mark.parametrize(
+    "ending", ["tar", "gz", *(pytest.param(each, marks=pytest.mark.slow) for each in ("xz", "bz2"))]
+)
 def test_documents_before_a_truncation_are_kept(tmp_path: Path, ending: str) -> None:
     path = tmp_path / ("x.tar" if ending == "tar" else f"x.tar.{ending}")
     with tarfile.open(path, "w" if ending == "tar" else f"w:{ending}") as archive:
@@ -299,7 +302,7 @@ def test_archives_that_expand_too_much_are_stopped(
         with tarfile.open(path, "w:xz") as archive:
             for number in range(20):
                 _add(archive, f"{number}.xml", bomb)
-    corpus = import_corpus([path], tmp_path / "out", workers=1)
+    corpus = read_sources([path], workers=1)
     assert "expands-too-much" in [line["reason"] for line in rejected(corpus)]
 
 

@@ -58,9 +58,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: Path) -> None:
     sources = [simulated / "simulated.tar.gz", simulated / "articles"]
     one = import_corpus(sources, tmp_path / "one", workers=1)
-    three = import_corpus(sources, tmp_path / "three", workers=3)
-    assert contents(one.path) == contents(three.path)
-    assert one.fingerprint() == three.fingerprint()
+    two = import_corpus(sources, tmp_path / "two", workers=2)
+    assert contents(one.path) == contents(two.path)
+    assert one.fingerprint() == two.fingerprint()
     assert {path.name for path in one.path.iterdir()} == {*FILES, "records", RECORD}
 
 
@@ -273,8 +273,7 @@ def test_a_folder_with_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.M
     assert corpus.to_pandas()["title"].tolist() == ["Rice"]
 
 
-@pytest.mark.parametrize("name", ["year=2020", "doi=x", "source=1", "a[1]", "a?", "a*"])
-def test_folders_whose_names_mean_something_to_duckdb(name: str, tmp_path: Path) -> None:
+def test_folders_whose_names_mean_something_to_duckdb(tmp_path: Path) -> None:
     """As a pattern, `a[1]` names its neighbour `a1`; `year=2020` is a column."""
     rows = [
         {"id": f"10.1000/{word}{number}", "title": f"A study {word}", "year": 2000 + number, "subjects": word}
@@ -282,15 +281,16 @@ def test_folders_whose_names_mean_something_to_duckdb(name: str, tmp_path: Path)
         for number in range(3)
     ]
     import_corpus(papers=rows[:3], out=tmp_path / "a1" / "corpus")
-    corpus = import_corpus(papers=rows[3:], out=tmp_path / name / "corpus")
-    frame = corpus.to_pandas()
-    assert frame[["paper_id", "year"]].to_numpy().tolist() == [
-        [f"doi:10.1000/c{number}", 2000 + number] for number in range(3)
-    ]
-    assert corpus.count_values("subjects") == {"c": 3}
-    with open_engine(PairsConfig(), tmp_path / "pairs") as engine:
-        read = engine.rows(f"SELECT paper_id, year FROM {engine.read(corpus.papers)} ORDER BY paper_id")
-    assert read.to_pandas().to_numpy().tolist() == frame[["paper_id", "year"]].to_numpy().tolist()
+    for name in ("year=2020", "doi=x", "source=1", "a[1]", "a?", "a*"):
+        corpus = import_corpus(papers=rows[3:], out=tmp_path / name / "corpus")
+        frame = corpus.to_pandas()
+        assert frame[["paper_id", "year"]].to_numpy().tolist() == [
+            [f"doi:10.1000/c{number}", 2000 + number] for number in range(3)
+        ], name
+        assert corpus.count_values("subjects") == {"c": 3}, name
+        with open_engine(PairsConfig(), tmp_path / "pairs") as engine:
+            read = engine.rows(f"SELECT paper_id, year FROM {engine.read(corpus.papers)} ORDER BY paper_id")
+        assert read.to_pandas().to_numpy().tolist() == frame[["paper_id", "year"]].to_numpy().tolist(), name
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_imported(

@@ -23,7 +23,7 @@ from sentence_experts.corpus.resolving import resolving
 IDS = ("doi", "pmid", "pmcid")
 ALL_IDS = (*IDS, "openalex")
 PROPERTY = settings(
-    max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 
 

@@ -227,20 +227,21 @@ def revised(day: str, **more: Any) -> str:
     return record(citation=date, **more)
 
 
-@pytest.mark.parametrize(
-    ("first", "then"), [("week2", "week10"), ("march", "april"), ("a/pubmed", "b/pubmed")]
-)
 @pytest.mark.parametrize("turned", [False, True])
-def test_the_record_that_was_revised_last_counts(tmp_path: Path, first: str, then: str, turned: bool) -> None:
+def test_the_record_that_was_revised_last_counts(tmp_path: Path, turned: bool) -> None:
     old, new = ("Journal Article",), ("Journal Article", "Retracted Publication")
     days = ["2024-03-09", "2024-11-02"]
-    files = [
-        packed_file(tmp_path / f"{name}.xml.gz", revised(day, title=f"{day}.", kinds=kinds))
-        for name, day, kinds in ((first, days[0], old), (then, days[1], new))
-    ]
+    names = [("week2", "week10"), ("march", "april"), ("a/pubmed", "b/pubmed")]
+    files: list[list[Path]] = [[], []]
+    for number, pair in enumerate(names, start=1):
+        for step, (name, day, kinds) in enumerate(zip(pair, days, (old, new), strict=True)):
+            text = revised(day, pmid=str(number), title=f"{day}.", kinds=kinds)
+            files[step].append(packed_file(tmp_path / f"{name}.xml.gz", text))
     corpus = import_corpus(files[turned], out=tmp_path / "corpus", workers=1)
-    (paper,) = papers(add_to_corpus(corpus, files[not turned], workers=1))
-    assert (paper["title"], paper["retracted"]) == (days[1], True)
+    found = {paper["pmid"]: paper for paper in papers(add_to_corpus(corpus, files[not turned], workers=1))}
+    for number, pair in enumerate(names, start=1):
+        paper = found[str(number)]
+        assert (paper["title"], paper["retracted"]) == (days[1], True), pair
 
 
 def test_numbers_in_names_of_files_count_as_numbers(tmp_path: Path) -> None:
