@@ -432,8 +432,8 @@ def test_several_ids_in_a_cell_are_set_aside(caplog: pytest.LogCaptureFixture) -
 
 LISTS = [
     "10.1234/2, 10.1234/3", "10.1234/2,10.1234/3", "10.1234/2 10.1234/3", "['2', '3']", "[2, 3]", "2, 3",
-    "2 3", "35,227,408", "PMID:1, PMID:2", "smith2001, jones2002", "2, 2", "PMID:5;PMID:5", "10.1234/2\n10.1234/3",
-    "10.1234/2 https://doi.org/10.1234/3",
+    "2 3", "35,227,408", "PMID:1, PMID:2", "smith2001, jones2002", "2, 2", "PMID:5;PMID:5",
+    "10.1234/2\n10.1234/3", "10.1234/2 https://doi.org/10.1234/3",
 ]  # fmt: skip
 
 
