@@ -52,7 +52,14 @@ def modules_with_examples() -> list[str]:
     return sorted(".".join(file.relative_to(source).with_suffix("").parts) for file in files)
 
 
-@pytest.mark.parametrize("name", modules_with_examples())
+# It exports a graph of MiniLM; tests/models/export does so with a smaller base.
+SLOW = {"sentence_experts.models.onnx_encoder"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in modules_with_examples()],
+)
 def test_examples_of_what_is_not_public(name: str, example_folder: Path) -> None:
     messages: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

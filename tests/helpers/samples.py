@@ -43,8 +43,10 @@ def save_small_tokenizer(folder: Path, minilm: str) -> int:
     return len(kept)
 
 
-def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), seed: int = 0) -> Path:
-    """Save a two-block BERT with mean pooling to `folder`, with one expert per name if any."""
+def make_tiny_encoder(
+    folder: Path, minilm: str, experts: tuple[str, ...] = (), seed: int = 0, blocks: int = 2
+) -> Path:
+    """Save a small BERT with mean pooling to `folder`, with one expert per name if any."""
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers import BertConfig, BertModel
@@ -54,7 +56,7 @@ def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), 
     torch.manual_seed(seed)
     sizes: dict[str, Any] = {
         "hidden_size": 32,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": blocks,
         "num_attention_heads": 2,
         "intermediate_size": 64,
     }

@@ -51,6 +51,13 @@ def fitted(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> se.FitResul
     return se.fit(minilm, make_rows(), by=["topic", "method"], group="source", steps=150, out=out)
 
 
+@pytest.fixture(scope="module")
+def small_fitted(plain_model: Path, tmp_path_factory: pytest.TempPathFactory) -> se.FitResult:
+    """For tests of which routes there are, not of how good they are."""
+    out = tmp_path_factory.mktemp("fit") / "small"
+    return se.fit(plain_model, make_rows(), by=["topic", "method"], group="source", steps=5, out=out)
+
+
 def test_each_route_learns_its_label(fitted: se.FitResult) -> None:
     frame = fitted.to_pandas().set_index("route")
     assert (frame["ndcg"] > 0.95).all()
@@ -75,10 +82,10 @@ def test_the_figures_can_be_measured_again_on_the_rows_of_the_test(fitted: se.Fi
     assert np.mean(gains) == pytest.approx(fitted.to_pandas().set_index("route").loc["method", "ndcg"], 1e-6)
 
 
-def test_rows_are_counted_with_those_that_are_left_out(minilm: str) -> None:
+def test_rows_are_counted_with_those_that_are_left_out(plain_model: Path) -> None:
     table = make_rows(60)
     table.insert(3, {"text": "", "topic": "rice", "method": "trial", "source": "none"})
-    result = se.fit(minilm, table, by=["topic"], steps=2)
+    result = se.fit(plain_model, table, by=["topic"], steps=2)
     numbers = sorted(row for rows in result.sets.values() for row in rows)
     assert numbers == [number for number in range(61) if number != 3]
 
@@ -116,7 +123,7 @@ def test_the_same_call_returns_the_finished_model(fitted: se.FitResult, minilm: 
     assert "| topic | " in card
 
 
-def test_a_changed_mesh_file_is_another_one(minilm: str, tmp_path: Path) -> None:
+def test_a_changed_mesh_file_is_another_one(plain_model: Path, tmp_path: Path) -> None:
     numbers = {"Asthma": "C08.1", "Flu": "C08.2", "Gout": "C05.1", "Acne": "C05.2"}
     rows = [row | {"mesh": list(numbers)[number % 4]} for number, row in enumerate(make_rows(120))]
     settings: dict[str, Any] = {"by": ["mesh:C"], "steps": 2, "mesh_descriptors": tmp_path / "desc.xml"}
@@ -131,12 +138,12 @@ def test_a_changed_mesh_file_is_another_one(minilm: str, tmp_path: Path) -> None
         (tmp_path / "desc.xml").write_text(f"<DescriptorRecordSet>{records}</DescriptorRecordSet>")
 
     write()
-    first = se.fit(minilm, rows, out=tmp_path / "model", **settings)
-    assert se.fit(minilm, rows, out=tmp_path / "model", **settings).rows() == first.rows()
+    first = se.fit(plain_model, rows, out=tmp_path / "model", **settings)
+    assert se.fit(plain_model, rows, out=tmp_path / "model", **settings).rows() == first.rows()
     numbers["Flu"] = "C01.2"
     write()
     with pytest.raises(se.UsageError, match="made with other mesh_descriptors"):
-        se.fit(minilm, rows, out=tmp_path / "model", **settings)
+        se.fit(plain_model, rows, out=tmp_path / "model", **settings)
 
 
 def test_headings_count_without_their_stars_and_qualifiers(tmp_path: Path) -> None:
@@ -151,19 +158,19 @@ def test_headings_count_without_their_stars_and_qualifiers(tmp_path: Path) -> No
     assert labels.names == ("Asthma", "Humans", "Lupus")
 
 
-def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResult) -> None:
+def test_a_fitted_model_takes_more_routes_and_the_others_stay(small_fitted: se.FitResult) -> None:
     texts = ["rice word1 survey", "sleep word2 model"]
-    grown = se.fit(fitted.model, make_rows(60), by=["kind=topic"], steps=10).model
+    grown = se.fit(small_fitted.model, make_rows(60), by=["kind=topic"], steps=10).model
     assert set(grown.head_routes) == {"topic", "method", "kind"}
     for route in ("topic", "method"):
-        own = fitted.model.encode(texts, prompt_name=route)
+        own = small_fitted.model.encode(texts, prompt_name=route)
         assert np.array_equal(grown.encode(texts, prompt_name=route), own)
 
 
 def test_other_routes_and_other_test_texts_leave_stored_vectors_valid(
-    fitted: se.FitResult, tmp_path: Path
+    small_fitted: se.FitResult, tmp_path: Path
 ) -> None:
-    folder, gaps = Path(str(fitted.out)), [row | {"kind": row["topic"]} for row in make_rows(80)]
+    folder, gaps = Path(str(small_fitted.out)), [row | {"kind": row["topic"]} for row in make_rows(80)]
     se.fit(folder, gaps, by=["kind"], steps=2, out=tmp_path / "more")
     se.add_route(folder, "other", kind="head", out=tmp_path / "other")
     se.drop_route(folder, "method", out=tmp_path / "fewer")
@@ -172,22 +179,22 @@ def test_other_routes_and_other_test_texts_leave_stored_vectors_valid(
 
 
 def test_other_routes_read_as_many_tokens_as_before(
-    fitted: se.FitResult, plain_model: Path, tmp_path: Path
+    small_fitted: se.FitResult, plain_model: Path, tmp_path: Path
 ) -> None:
-    length = fitted.model.max_seq_length
+    length = small_fitted.model.max_seq_length
     with pytest.raises(se.UsageError, match=rf"`max_length`: the model reads {length} tokens, and its other"):
-        se.fit(fitted.model, make_rows(), by=["third=topic"], steps=2, max_length=length - 1)
-    for base in (fitted.model, plain_model):
+        se.fit(small_fitted.model, make_rows(), by=["third=topic"], steps=2, max_length=length - 1)
+    for base in (small_fitted.model, plain_model):
         grown = se.fit(base, make_rows(), by=["third=topic"], steps=2, max_length=10_000).model
         assert grown.max_seq_length == se.load(base, device="cpu").max_seq_length
     for settings in ({"max_length": 10_000}, {"max_length": length}):  # one request
-        se.fit(fitted.model, make_rows(), out=tmp_path / "out", by=["third=topic"], steps=2, **settings)
+        se.fit(small_fitted.model, make_rows(), out=tmp_path / "out", by=["third=topic"], steps=2, **settings)
     assert f"max_length: {length}" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> None:
+def test_the_name_of_a_route_that_is_there_is_refused(small_fitted: se.FitResult) -> None:
     with pytest.raises(se.UsageError, match="has a route 'topic' already"):
-        se.fit(fitted.model, make_rows(), by=["topic"], steps=10)
+        se.fit(small_fitted.model, make_rows(), by=["topic"], steps=10)
 
 
 def test_a_model_of_experts_alone_is_refused(experts_model: Path) -> None:
@@ -460,7 +467,7 @@ def test_an_interrupted_fit_continues_with_its_runs(
 ) -> None:
     from sentence_experts.training import run
 
-    options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 4}
+    options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 2}
     rows, trained = make_rows(120), []
     whole = se.fit(plain_model, rows, out=tmp_path / "whole", **options)
     train_one = run._train
@@ -478,11 +485,30 @@ def test_an_interrupted_fit_continues_with_its_runs(
     assert len(trained) == 3, "the first of two learning rates is not trained again"
     weights = result.model.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in whole.model.state_dict().items())
-    del trained[1:]
+    assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"whole", "out"}
+
+
+@pytest.mark.slow
+def test_another_fit_removes_what_an_interrupted_one_left(
+    plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_experts.training import run
+
+    options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 4}
+    rows, trained = make_rows(120), []
+    train_one = run._train
+
+    def interrupted(*given: Any) -> None:
+        trained.append(given)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        train_one(*given)
+
+    monkeypatch.setattr(run, "_train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         se.fit(plain_model, rows, out=tmp_path / "other", **options)
     se.fit(plain_model, rows, out=tmp_path / "other", **options | {"steps": 2})
-    assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"whole", "out", "other"}
+    assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == {"other"}
 
 
 def test_a_full_disk_within_a_training_is_told_as_that(
@@ -537,15 +563,15 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path: Path, caplog: pytest.Log
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
-def test_coarse_weights_are_trained_as_float32(minilm: str, dtype: Any) -> None:
-    half = se.load(minilm, dtype=dtype)
+def test_coarse_weights_are_trained_as_float32(plain_model: Path, dtype: Any) -> None:
+    half = se.load(plain_model, dtype=dtype)
     fitted = se.fit(half, make_rows(), by=["topic"], kind="adapter", steps=2)
     assert fitted.model.dtype == torch.float32
     assert half.dtype == getattr(torch, dtype)
 
 
-def test_heads_are_learned_on_whole_vectors(minilm: str) -> None:
-    model = se.load(minilm)
+def test_heads_are_learned_on_whole_vectors(plain_model: Path) -> None:
+    model = se.load(plain_model)
     model.truncate_dim = model.get_embedding_dimension()
     se.fit(model, make_rows(), by=["topic"], steps=2)
     model.truncate_dim = 16

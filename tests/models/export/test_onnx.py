@@ -52,8 +52,8 @@ def largest(one: np.ndarray, other: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def small_folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    """A base of two blocks: tracing takes seconds for each."""
-    return make_tiny_encoder(tmp_path_factory.mktemp("base") / "base", minilm)
+    """A base of one block: tracing takes seconds for each. Slow tests export bases of several."""
+    return make_tiny_encoder(tmp_path_factory.mktemp("base") / "base", minilm, blocks=1)
 
 
 @pytest.fixture(scope="module")
@@ -327,6 +327,7 @@ def test_other_prompts_of_a_graph_have_other_hashes(of_all_kinds: Path) -> None:
     assert graph.with_settings(LoadConfig()).route_fingerprint("use") == after["use"]
 
 
+@pytest.mark.slow
 def test_a_route_with_spaces_in_it_is_a_route(small: SentenceTransformer, tmp_path: Path) -> None:
     model = se.extend(small, ["query", "passage"], route="prefix", default_route="passage")
     save(model, tmp_path / "model")
