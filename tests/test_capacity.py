@@ -191,6 +191,7 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
     assert (tmp_path / "capacity.svg").is_file()
 
 
+@pytest.mark.slow
 def test_validation_keeps_the_best_step(tiny: study.RunFile, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = capacity_runs.Bench(capacity.SETS[capacity.MOST], Folders(Path(), Path()), "cpu")
     figures, states = [0.5, 0.7, 0.6, 0.65, 0.5, 0.68, 0.69], []
@@ -227,6 +228,7 @@ def test_lines_of_several_processes_are_all_kept(tmp_path: Path) -> None:
     assert (tmp_path / "some.jsonl").stat().st_ino == file, "others may be writing to it"
 
 
+@pytest.mark.slow
 def test_a_text_is_in_as_many_conflicting_pairs_of_one_route_as_of_the_other() -> None:
     data = _texts()
     (found,) = capacity_data.conflicts_of(data)
@@ -257,6 +259,7 @@ def test_tables_of_a_page_are_replaced_and_nothing_else(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_points_of_the_figure_are_the_gains_of_experts(tiny: study.RunFile, tmp_path: Path) -> None:
     routes = list(_texts().labels)
     figures = {"base": (0, 0), "head": (0.9, 100), "dense": (0.5, 900), "expert": (0.6, 300)}

@@ -17,7 +17,7 @@ from helpers.small_articles import jats, ref
 from helpers.small_pubmed import article_ids, deletion, heading, headings, record, record_set
 from sentence_experts.errors import InputError
 
-COUNTS = {"article": 60, "table": 40, "yaml": 40, "answer": 40, "folder": 5, "index": 5, "model": 2}
+COUNTS = {"article": 30, "table": 16, "yaml": 20, "answer": 20, "folder": 2, "index": 2, "model": 1}
 _RICH = jats(
     "10.1000/rich", title="<italic>E. coli</italic> and <tex-math>\\frac{1}{2}</tex-math>",
     ids='<article-id pub-id-type="pmid">12</article-id>',

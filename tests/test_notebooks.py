@@ -13,7 +13,14 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "docs" / "notebooks
 STEPS = "STEPS = 30"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+# The first one runs at every change.
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.slow if number else (), id=path.stem)
+        for number, path in enumerate(NOTEBOOKS)
+    ],
+)
 def test_notebook_runs(path: Path, minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     make_tiny_encoder(tmp_path / "minilm", minilm)  # a folder of this name stands in for the base

@@ -100,7 +100,7 @@ VERBS = {
     ),
 }  # fmt: skip
 # One of each way to write: many tables, one file, a model, a report. The others end in the same ways.
-QUICK = {"import_corpus", "compile_pairs", "add_route", "evaluate", "encode"}
+QUICK = {"import_corpus", "add_route", "evaluate", "encode"}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_experts.corpus.identifiers import (
@@ -95,6 +95,7 @@ def test_doi_broken_over_two_lines_is_joined() -> None:
     assert normalise_doi("10.1126/science. 1068094") == "10.1126/science.1068094"
 
 
+@settings(max_examples=40)
 @given(st.text())
 def test_normalising_twice_changes_nothing(text: str) -> None:
     for value in (text, f"10.1000/{text}"):

@@ -14,7 +14,7 @@ from interval_coverage import World, coverage, equal_models, rejections
 from sentence_experts.evaluation.estimates import estimate
 from sentence_experts.evaluation.statistics import runs_of
 
-WORLDS = 300
+WORLDS = 150
 LOWEST, HIGHEST = binom.ppf(0.0005, WORLDS, 0.93) / WORLDS, binom.ppf(0.9995, WORLDS, 0.965) / WORLDS
 
 

@@ -106,7 +106,7 @@ def test_losses_are_those_of_ranking_without_a_text(rng: np.random.Generator) ->
             assert losses[:, text] == pytest.approx(found.ndcg - after, abs=1e-9)
 
 
-@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_intervals_of_gains_hold_on_new_texts(size: int) -> None:
     """Simulated: in 95% of the sets of texts the interval holds the mean gain of all sets.
 

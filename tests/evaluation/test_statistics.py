@@ -128,7 +128,7 @@ def test_intervals_of_few_pairs_hold_their_value(count: int, seed: int, digits: 
     assert runs["f1_max"].values[0] >= found.f1_of_all_linked
 
 
-@pytest.mark.parametrize("count", [60, 160])
+@pytest.mark.parametrize("count", [60, pytest.param(160, marks=pytest.mark.slow)])
 def test_where_the_best_threshold_calls_all_pairs_linked_f1_is_uncertain_too(count: int):
     weak = (with_own_papers(random_pairs(count, 50, seed, 0.4)) for seed in range(400))
     measured = ((pairs, metrics_of(pairs.scores, pairs.labels)) for pairs in weak)

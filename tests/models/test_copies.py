@@ -62,7 +62,11 @@ def saved_by_torch(model: SentenceTransformer) -> SentenceTransformer:
 
 @pytest.mark.parametrize(
     "copied",
-    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), saved_by_torch],
+    [
+        copy.deepcopy,
+        lambda model: pickle.loads(pickle.dumps(model)),
+        pytest.param(saved_by_torch, marks=pytest.mark.slow),
+    ],
     ids=["deepcopy", "pickle", "torch.save"],
 )
 def test_a_copy_gives_the_same_vectors(model: SentenceTransformer, copied: Callable[[Any], Any]) -> None:

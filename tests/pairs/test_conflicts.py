@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_experts.errors import InputError
@@ -24,6 +24,7 @@ def degrees(pairs: Rows) -> list[int]:
     return np.bincount(pairs.ravel(), minlength=SIZE).tolist()
 
 
+@settings(max_examples=30)
 @given(LABELLED, LABELLED, st.integers(0, 9))
 def test_no_text_by_itself_tells_which_route_has_a_pair_alike(
     one: list[list[str]], other: list[list[str]], seed: int

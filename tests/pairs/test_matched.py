@@ -47,7 +47,7 @@ def pair_and_check(pairs: np.ndarray, allowed: PairTest, seed: int) -> tuple[np.
 
 
 @given(st.lists(st.integers(2, 14), min_size=4, max_size=12), st.integers(0, 1), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_work_is_as_often_in_both_classes(sizes: list[int], shared: int, seed: int) -> None:
     largest = max(sizes)
     sizes = [*sizes, largest, largest, largest]  # so that no list has half of all ends
@@ -59,7 +59,7 @@ def test_every_work_is_as_often_in_both_classes(sizes: list[int], shared: int, s
 
 
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=5), st.integers(0, 10**6))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_what_cannot_be_matched_is_as_near_as_can_be_or_missing(sizes: list[int], seed: int) -> None:
     pairs, allowed = lists_of(sizes)
     ends, _ = pair_and_check(pairs, allowed, seed)
@@ -79,9 +79,9 @@ def test_a_list_with_most_of_the_ends_is_paired_with_all_others() -> None:
 
 
 def test_hundreds_of_thousands_of_pairs_are_matched() -> None:
-    pairs, allowed = lists_of([60] * 110, shared=2)
+    pairs, allowed = lists_of([60] * 60, shared=2)
     ends, nearest = pair_and_check(pairs, allowed, 0)
-    assert len(ends) == len(pairs) > 190_000
+    assert len(ends) == len(pairs) > 100_000
     assert nearest == 0
 
 

@@ -48,7 +48,9 @@ def test_one_article_is_too_few() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"split": "article"}, {"negatives": "cited"}], ids=lambda each: str(each)
+    "settings",
+    [pytest.param({"split": "article"}, marks=pytest.mark.slow), {"negatives": "cited"}],
+    ids=lambda each: str(each),
 )
 def test_what_the_message_names_does(settings: dict[str, Any]) -> None:
     corpus = lists_of(30, 12)

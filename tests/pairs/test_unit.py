@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 
 import pytest
 
 from helpers.compile_pairs import tables_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs import compile as compiling
 from sentence_experts.pairs.compile import compile_pairs
@@ -24,6 +26,11 @@ def tables_of(abstracts: int) -> tuple[list[dict], list[dict]]:
         {"citing": f"c{n}", "cited": f"w{(3 * n + k) % 60:02d}"} for n in range(20) for k in range(4)
     ]
     return works, citations
+
+
+@functools.cache
+def corpus_of(abstracts: int) -> CorpusFolder:
+    return tables_corpus(*tables_of(abstracts))
 
 
 @pytest.mark.parametrize(
@@ -45,16 +52,17 @@ def test_abstracts_are_taken_where_they_link_enough(
 ) -> None:
     monkeypatch.setattr(compiling, "ENOUGH_PAIRS", enough)
     caplog.set_level(logging.INFO)
-    pairs = compile_pairs(tables_corpus(*tables_of(abstracts)), LOOSE)
+    pairs = compile_pairs(corpus_of(abstracts), LOOSE)
     assert pairs.settings["unit"] == expected
     first = "Work" if expected == "title" else "About"
     assert all(text.startswith(first) for text in pairs.to_pandas()["anchor"])
     (why,) = [line for line in caplog.messages if line.startswith("pairs are of ")]
     assert f"pairs are of {expected}s: " in why
     assert pairs.manifest["unit_chosen"] in why
-    given = compile_pairs(tables_corpus(*tables_of(abstracts)), LOOSE, unit=expected)
-    assert given.manifest["unit_chosen"] is None
-    assert given.hashes() == pairs.hashes()
+    if abstracts == 20:  # once for each unit
+        given = compile_pairs(corpus_of(abstracts), LOOSE, unit=expected)
+        assert given.manifest["unit_chosen"] is None
+        assert given.hashes() == pairs.hashes()
 
 
 def test_where_nothing_is_linked_the_relations_that_link_are_named() -> None:

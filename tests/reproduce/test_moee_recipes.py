@@ -135,6 +135,7 @@ def test_every_trained_model_of_table_4_is_measured(recipes, plain_model, tmp_pa
     assert figures["Glove", "sts"] is None
 
 
+@pytest.mark.slow
 def test_the_published_instructions_stand_before_the_texts(recipes, tmp_path):
     given = read_recipe(SHIPPED / "olmoe-instructions.yaml").instructions
     tasks = Published.read(SHIPPED / "published.yaml").tasks.values()

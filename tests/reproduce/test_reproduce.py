@@ -71,6 +71,7 @@ def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
     }
 
 
+@pytest.mark.slow
 def test_recipe_on_pairs_runs_and_resumes(
     tmp_path: Path, plain_model: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ def unread(result: ScreenResult) -> list[dict[str, Any]]:
 
 
 def test_bound_is_the_largest_number_that_is_likely_enough() -> None:
-    for papers in (1, 7, 60):
+    for papers in (1, 7, 24):
         for sampled in range(papers + 1):
             for found in range(sampled + 1):
                 likely = [
@@ -192,7 +192,7 @@ def test_what_is_read_after_a_sample_is_taken_off_its_bound(corpus: Path, plain_
     assert "with 2 that the table does not list" in grown.verdict
 
 
-@pytest.mark.parametrize("size", [9, 1_000])
+@pytest.mark.parametrize("size", [9, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_papers_that_come_after_a_sample_stay_outside_it(
     plain_model: Path, tmp_path: Path, size: int
 ) -> None:

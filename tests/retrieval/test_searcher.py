@@ -220,8 +220,9 @@ def test_a_listed_paper_is_one_of_the_same_title_unless_its_doi_says_otherwise()
     ],
 )  # fmt: skip
 def test_first_authors_tell_works_of_one_short_title_apart(known: str, listed: str, is_same: bool) -> None:
-    row = {"id": "10.1234/a", "title": "Introduction", "authors": [known], "year": 2012}
-    papers = Papers(import_corpus(papers=[row, {"id": "10.1234/b", "title": "Rice"}]))
+    rows = {"paper_id": ["doi:10.1234/a", "doi:10.1234/b"], "title": ["Introduction", "Rice"]}
+    table = pa.table({**rows, "authors": [[known], []], "year": [2012, None]})
+    papers = Papers(CorpusFolder.of(table))
     other = Paper(title="Introduction", authors=(listed,), year=2012)
     assert match_papers(papers, [other]) == [0 if is_same else None]
 

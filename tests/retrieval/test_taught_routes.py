@@ -31,7 +31,9 @@ def papers_of(text: str, folder: Path) -> Papers:
     return Papers(import_corpus([folder / "papers.bib"], folder / "corpus", overwrite=True))
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change", [pytest.param(each, marks=pytest.mark.slow if n % 2 else ()) for n, each in enumerate(CHANGES)]
+)
 def test_marks_stay_with_a_paper_whose_record_is_corrected(tmp_path: Path, change: str) -> None:
     before = papers_of(BIB % "", tmp_path)
     (paper,) = (each["paper_id"] for each in before.facts(range(2)) if each["entry"] == "@smith")

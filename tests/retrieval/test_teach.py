@@ -266,7 +266,10 @@ def test_on_routes_with_heads_and_with_experts(
         teach(str(experts_model), corpus, examples(), name="nowhere")
 
 
-@pytest.mark.parametrize("of", ["expert", "adapter", "instruction", "pair"])
+@pytest.mark.parametrize(
+    "of",
+    ["expert", "pair", *(pytest.param(each, marks=pytest.mark.slow) for each in ("adapter", "instruction"))],
+)
 def test_what_is_taught_on_any_route_becomes_a_head_on_it(
     corpus: Path,
     plain_model: Path,

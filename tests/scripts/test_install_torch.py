@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    (platform.system(), platform.machine()) != ("Linux", "x86_64"),
-    reason="the CPU build is looked for on Linux x86_64 alone",
-)
+pytestmark = [
+    pytest.mark.slow,  # an environment with pip
+    pytest.mark.skipif(
+        (platform.system(), platform.machine()) != ("Linux", "x86_64"),
+        reason="the CPU build is looked for on Linux x86_64 alone",
+    ),
+]
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "install_torch.sh"
 
 

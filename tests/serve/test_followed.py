@@ -143,7 +143,14 @@ def test_a_corpus_that_was_added_to_is_not_replaced(tmp_path: Path) -> None:
     assert source.corpus().manifest["counts"]["papers"] == 1
 
 
-@pytest.mark.parametrize("kind", ["other source", "two sources", "full text", "table", "chosen years"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "other source",
+        "full text",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("two sources", "table", "chosen years")),
+    ],
+)
 def test_a_corpus_that_was_made_otherwise_is_not_replaced(tmp_path: Path, kind: str) -> None:
     library = tmp_path / "library"
     library.mkdir()

@@ -11,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import sentence_experts as se
+from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.retrieval import index
@@ -20,12 +21,13 @@ TEXTS = ["rice in drought", "memory replay " * 200, "", "a gene"]
 
 
 @pytest.fixture(scope="module")
-def model(plain_model: Path, tmp_path_factory: pytest.TempPathFactory) -> ExpertEncoder:
-    """A tiny model with two heads, read from its folder."""
+def model(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> ExpertEncoder:
+    """A tiny model of one block with two heads, read from its folder."""
     dice = np.random.default_rng(0)
     heads = {name: (dice.normal(size=(32, 32)), dice.normal(size=32)) for name in ("use", "field")}
     folder = tmp_path_factory.mktemp("heads") / "model"
-    se.with_heads(plain_model, heads).save(str(folder))
+    base = make_tiny_encoder(folder.with_name("base"), minilm, blocks=1)
+    se.with_heads(base, heads).save(str(folder))
     return se.load(folder, device="cpu")
 
 

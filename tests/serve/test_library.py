@@ -151,6 +151,7 @@ def test_searches_follow_a_model_after_one_that_could_not_be_used(
     assert (library._searchers["m"][0], tried) == (good, [bad, good])
 
 
+@pytest.mark.slow
 def test_the_base_stands_beside_the_routes(tmp_path: Path, minilm: str) -> None:
     corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
     sentence_experts.extend("minilm", ["crops"], out=tmp_path / "m")

@@ -95,7 +95,7 @@ def url(model: SentenceTransformer, expected: Expected) -> Iterator[str]:
     thread.join()
 
 
-@pytest.mark.parametrize("seconds", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_mixed_requests_get_the_vectors_of_encode(url: str, expected: Expected, seconds: float) -> None:
     kinds, wrong, until = Counter[str](), list[str](), time.monotonic() + seconds
 

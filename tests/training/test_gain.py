@@ -35,7 +35,16 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("falling")
-@pytest.mark.parametrize("settings", [{}, {"loss": "learned_temperature"}, {"lora_rank": 2}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ({"loss": "learned_temperature"}, {"lora_rank": 2})
+        ),
+    ],
+)
 def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     pairs: Pairs, experts_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict
 ) -> None:

@@ -159,6 +159,7 @@ def together(
     return Together(folder, run_forked(json.dumps(work, default=str), folder / "output.txt"), models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", BATCHES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradients_are_those_of_the_whole_batch(together: Together, name: str, task: str) -> None:

@@ -49,7 +49,7 @@ def row_of(folder: Path, route: str) -> int:
     return next(r.token_ids[0] for r in model.routes if r.name == route)
 
 
-@pytest.mark.parametrize("layers", ["all", "alternate", "none"])
+@pytest.mark.parametrize("layers", ["all", pytest.param("alternate", marks=pytest.mark.slow), "none"])
 def test_one_expert_and_its_token_are_all_that_moves(
     pairs: Pairs, plain: str, tmp_path: Path, layers: str
 ) -> None:

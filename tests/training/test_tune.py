@@ -81,6 +81,7 @@ def test_trials_can_be_added(result: TuneResult, pairs: Pairs, experts_model: Pa
     assert len(more.trials) == 4
 
 
+@pytest.mark.slow
 def test_a_finished_trial_that_was_changed_is_kept(
     result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_failed_trial_is_recorded_and_the_search_continues(
         tune(experts_model, pairs, space=hopeless, trials=1, **shared)
 
 
+@pytest.mark.slow
 def test_trials_that_learn_nothing_are_told(
     pairs: Pairs, experts_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +153,7 @@ def test_trials_that_learn_nothing_are_told(
     assert "no trial was better" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [NoSpaceError, InUseError])
 def test_what_no_setting_causes_fails_none(
     pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]

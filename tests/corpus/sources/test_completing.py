@@ -110,6 +110,7 @@ def test_what_failed_is_requested_again_and_the_bytes_are_the_same(
         assert sha256_file(again.path / name) == sha256_file(whole.path / name), name
 
 
+@pytest.mark.slow
 def test_a_finished_corpus_is_completed_by_adding(
     world: Replay,
     library: list[Path],
@@ -169,6 +170,7 @@ def stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_abstracts_that_came_in_a_later_run_are_kept(
     world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

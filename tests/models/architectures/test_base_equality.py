@@ -18,7 +18,14 @@ CHOICES = list(itertools.product(("all", "alternate", [0, 3]), (False, True), ("
 PREFIXES = {"query": "search query: ", "document": "search document: ", "class": "classification: "}
 
 
-@pytest.mark.parametrize(("layers", "expert_norms", "route"), CHOICES)
+# Every norm and route is in one of these.
+QUICK = (("all", True, "token"), ("alternate", False, "prefix"))
+
+
+@pytest.mark.parametrize(
+    ("layers", "expert_norms", "route"),
+    [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in CHOICES],
+)
 def test_every_route_gives_the_base_vectors(
     base: SentenceTransformer, layers: object, expert_norms: bool, route: str, texts: list[str]
 ) -> None:
@@ -95,6 +102,7 @@ def test_pooler_is_kept_where_the_base_has_one(bases: dict[str, SentenceTransfor
     assert torch.allclose(ours.pooler_output, theirs.pooler_output, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_minilm_gives_its_own_vectors(minilm: str, texts: list[str]) -> None:
     base = SentenceTransformer(minilm, device="cpu")

@@ -125,9 +125,17 @@ CHANGES: list[Change] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def saved(plain_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model that no test changes."""
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    save(load(plain_folders["bert"], device="cpu"), folder)
+    return folder
+
+
 @pytest.fixture
-def folder(plain_folders: dict[str, Path], tmp_path: Path) -> Path:
-    save(load(plain_folders["bert"], device="cpu"), tmp_path / "model")
+def folder(saved: Path, tmp_path: Path) -> Path:
+    shutil.copytree(saved, tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -481,7 +489,11 @@ def test_a_quantized_model_has_a_hash_of_its_weights(model: Any) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     "copied",
-    [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: load(m, dtype="bfloat16")],
+    [
+        copy.deepcopy,
+        pytest.param(lambda m: pickle.loads(pickle.dumps(m)), marks=pytest.mark.slow),
+        lambda m: load(m, dtype="bfloat16"),
+    ],
     ids=["deepcopy", "pickle", "load"],
 )
 def test_a_copy_of_a_changed_model_does_not_pass_for_the_files(

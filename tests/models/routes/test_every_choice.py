@@ -158,7 +158,7 @@ def without_dropout(encoder: SentenceTransformer) -> Iterator[None]:
     encoder.eval()
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("reentrant", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_gradient_checkpointing_gives_the_same_gradients_or_refuses(
     encoder: SentenceTransformer, plain: list[str], way: str, reentrant: bool
 ) -> None:

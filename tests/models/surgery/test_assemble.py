@@ -36,14 +36,22 @@ def record(folder: Path) -> dict[str, Any]:
     ("verb", "make", "given", "flags", "other"),
     [
         ("extend", sentence_experts.extend, {"experts": ["a", "b"]}, ["--experts", "a,b"], {"layers": "1"}),
-        ("extend", sentence_experts.extend, {"tasks": "TASKS"}, ["--tasks", "TASKS"], {"experts": ["a"]}),
+        pytest.param(
+            "extend",
+            sentence_experts.extend,
+            {"tasks": "TASKS"},
+            ["--tasks", "TASKS"],
+            {"experts": ["a"]},
+            marks=pytest.mark.slow,
+        ),
         ("add-route", sentence_experts.add_route, {"name": "skin"}, ["skin"], {"seed_from": "cvd"}),
-        (
+        pytest.param(
             "add-route",
             sentence_experts.add_route,
             {"name": "same", "tasks": "TASKS", "seed_from": "base", "base": "BASE"},
             ["same", "--tasks", "TASKS", "--seed-from", "base", "--base", "BASE"],
             {"base": None, "seed_from": "average"},
+            marks=pytest.mark.slow,
         ),
         ("drop-route", sentence_experts.drop_route, {"name": "copd"}, ["copd"], {"name": "cvd"}),
     ],
