@@ -118,6 +118,7 @@ def test_analyse_writes_one_page(place, tmp_path, capsys):
     assert str(tmp_path).encode() not in first
 
 
+@pytest.mark.slow
 def test_the_published_way_is_one_flag_of_every_verb(place, tmp_path, capsys):
     """encode, make, evaluate and analyse take --standard faithful, and give what it gives in Python."""
     flags = ("--standard", "faithful", "--standard-batch", 5, "--device", "cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -43,21 +44,28 @@ def test_batches_of_any_size_and_nullable_fields_are_written(
     assert sum(groups) == len(rows)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus that tests copy."""
+    row = {"id": "1", "title": "A", "abstract": "B"}
+    return import_corpus(papers=[row], out=tmp_path_factory.mktemp("made") / "c").path
+
+
 @pytest.mark.parametrize(
     "manifest",
     [[], {"format": "sentence-experts corpus", "format_version": 1, "counts": 5},
      {"format": "sentence-experts corpus", "format_version": 1, "tables": []},
      {"format": "sentence-experts corpus", "format_version": {}}],
 )  # fmt: skip
-def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, manifest: object) -> None:
-    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+def test_a_manifest_of_another_shape_is_refused(made: Path, tmp_path: Path, manifest: object) -> None:
+    corpus = CorpusFolder.open(shutil.copytree(made, tmp_path / "c"))
     (corpus.path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=str(corpus.path)):
         CorpusFolder.open(corpus.path)
 
 
-def test_a_changed_manifest_is_refused(tmp_path: Path) -> None:
-    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+def test_a_changed_manifest_is_refused(made: Path, tmp_path: Path) -> None:
+    corpus = CorpusFolder.open(shutil.copytree(made, tmp_path / "c"))
     file = corpus.path / "manifest.json"
     whole = file.read_text()
     for old, new in (('"papers": 1', '"papers": 2'), ('"citations": 0', '"citations": 1')):
@@ -69,8 +77,8 @@ def test_a_changed_manifest_is_refused(tmp_path: Path) -> None:
     assert CorpusFolder.open(corpus.path).manifest == corpus.manifest
 
 
-def test_a_corpus_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
-    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+def test_a_corpus_of_a_newer_version_is_refused_by_name(made: Path, tmp_path: Path) -> None:
+    corpus = CorpusFolder.open(shutil.copytree(made, tmp_path / "c"))
     for name in ("manifest.json", "made_from.json"):
         as_it_was = (corpus.path / name).read_text()
         (corpus.path / name).write_text(json.dumps(json.loads(as_it_was) | {"format_version": 99}))
@@ -92,8 +100,8 @@ def test_pairs_and_tasks_of_a_newer_version_are_refused_by_name(
         folder.read_manifest(tmp_path)
 
 
-def test_pairs_of_exchanged_tables_are_refused(tmp_path: Path) -> None:
-    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+def test_pairs_of_exchanged_tables_are_refused(made: Path, tmp_path: Path) -> None:
+    corpus = CorpusFolder.open(shutil.copytree(made, tmp_path / "c"))
     corpus.citations.write_bytes(corpus.papers.read_bytes())
     with pytest.raises(InputError, match=r"a table of the corpus is damaged .*citing"):
         compile_pairs(corpus)

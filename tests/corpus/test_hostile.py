@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from helpers.read_sources import read_sources
+from helpers.read_sources import ReadSources, read_sources
 from helpers.small_articles import jats, papers, ref, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats import archives
@@ -31,7 +31,7 @@ LAUGHS = "<!DOCTYPE article [<!ENTITY a 'ha ha ha ha ha '>" + "".join(
 QUADRATIC = f"<!DOCTYPE article [<!ENTITY a '{'x' * 60_000}'>]>" + jats(abstract="&a;" * 60_000)
 
 
-def reasons(corpus: CorpusFolder) -> dict[str, str]:
+def reasons(corpus: CorpusFolder | ReadSources) -> dict[str, str]:
     return {line["member"]: line["reason"] for line in rejected(corpus)}
 
 
@@ -77,7 +77,7 @@ def test_entities_reach_nothing_outside(folder: Callable[..., Path], tmp_path: P
 
 def test_entity_bombs_are_refused_quickly(folder: Callable[..., Path], tmp_path: Path) -> None:
     documents = folder(laughs=LAUGHS + "]>" + jats(title="&j;"), quadratic=QUADRATIC, good=jats())
-    corpus = import_corpus([documents], tmp_path / "o", workers=1)
+    corpus = read_sources([documents], workers=1)
     assert reasons(corpus) == {"laughs.xml": "entity-bomb", "quadratic.xml": "entity-bomb"}
 
 
@@ -106,7 +106,7 @@ def test_broken_documents_are_named_and_good_ones_kept(folder: Callable[..., Pat
         + jats("10.1000/latin", title="Caf\u00e9").encode("latin-1"),
         "with_bom": b"\xef\xbb\xbf" + jats("10.1000/bom").encode(),
     }  # fmt: skip
-    corpus = import_corpus([folder(**BROKEN, **good)], tmp_path / "out", workers=1)
+    corpus = read_sources([folder(**BROKEN, **good)], workers=1)
     assert reasons(corpus).keys() == {f"{name}.xml" for name in BROKEN}
     assert all(line["reason"] != "error" for line in rejected(corpus)), rejected(corpus)
     assert {paper["title"] for paper in papers(corpus)} == {"Żółw", "Café", "A title"}
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_opened_is_named(
             return real(path, *rest, **more)
 
         monkeypatch.setattr(Path, "open", refuse)
-    corpus = import_corpus([articles], tmp_path / "out", workers=1)
+    corpus = read_sources([articles], workers=1)
     assert reasons(corpus) == {"locked.xml": "unreadable"}
 
 
@@ -179,7 +179,7 @@ def test_a_tar_that_is_cut_between_its_members_is_told(tmp_path: Path, cut: int)
     with tarfile.open(tmp_path / "x.tar") as archive:
         first = archive.getmembers()[1].offset
     (tmp_path / "x.tar").write_bytes(whole[: first + cut])
-    corpus = import_corpus([tmp_path / "x.tar"], tmp_path / "out", workers=1)
+    corpus = read_sources([tmp_path / "x.tar"], workers=1)
     assert corpus.manifest["counts"]["papers"] == 1
     assert "no mark of its end" in corpus.rejected.read_text()
 
@@ -190,7 +190,7 @@ def test_joined_zips_are_told(tmp_path: Path) -> None:
             archive.writestr(f"a{number}.xml", jats(f"10.1000/{number}"))
     whole = b"".join((tmp_path / f"{number}.zip").read_bytes() for number in range(2))
     (tmp_path / "x.zip").write_bytes(whole)
-    corpus = import_corpus([tmp_path / "x.zip"], tmp_path / "out", workers=1)
+    corpus = read_sources([tmp_path / "x.zip"], workers=1)
     assert corpus.manifest["counts"]["papers"] == 1
     assert "joined-archive" in corpus.rejected.read_text()
 
@@ -232,7 +232,7 @@ def test_documents_before_a_truncation_are_kept(tmp_path: Path, ending: str) -> 
             )
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) * 2 // 3])
-    corpus = import_corpus([path], tmp_path / "out", workers=1)
+    corpus = read_sources([path], workers=1)
     (line,) = rejected(corpus)
     assert (line["reason"], line["source"]) == ("broken-archive", path.name)
     kept = [paper["doi"] for paper in papers(corpus)]
@@ -310,9 +310,7 @@ def test_documents_over_the_limit_are_refused(
     folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archives, "MAX_DOCUMENT_BYTES", 2000)
-    corpus = import_corpus(
-        [folder(small=jats(), large=jats(abstract="x" * 3000))], tmp_path / "out", workers=1
-    )
+    corpus = read_sources([folder(small=jats(), large=jats(abstract="x" * 3000))], workers=1)
     assert reasons(corpus) == {"large.xml": "too-large"}
 
 
@@ -343,6 +341,7 @@ def _memory_of_a_large_article(megabytes: int) -> float:
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1000
 
 
+@pytest.mark.slow
 def test_a_large_document_takes_less_memory_than_its_tree() -> None:
     # In a separate process, whose peak other tests have not raised. The tree takes 8 times the text.
     with multiprocessing.get_context("spawn").Pool(1) as pool:

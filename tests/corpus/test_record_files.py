@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.openalex_works import work, write_records
-from helpers.read_sources import read_sources
+from helpers.read_sources import ReadSources, read_sources
 from helpers.small_articles import jats, links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -27,7 +27,7 @@ def one_file(tmp_path: Path, *works: dict[str, Any], **settings: Any) -> CorpusF
     return import_corpus([write_records(tmp_path / "works.jsonl", list(works))], workers=1, **settings)
 
 
-def numbers(corpus: CorpusFolder) -> set[int]:
+def numbers(corpus: CorpusFolder | ReadSources) -> set[int]:
     return {int(paper["openalex"][1:]) for paper in papers(corpus)}
 
 
@@ -104,10 +104,11 @@ def test_filters_leave_out_before_anything_is_written(
     tmp_path: Path, settings: dict[str, Any], kept: set[int]
 ) -> None:
     other = {"id": "https://openalex.org/T2", "display_name": "Logic"}
-    corpus = one_file(
-        tmp_path, work(1), work(2, type="preprint"), work(3, publication_year=2000),
-        work(4, primary_topic=other), work(5, language="de"), **settings,
-    )  # fmt: skip
+    works = [
+        work(1), work(2, type="preprint"), work(3, publication_year=2000), work(4, primary_topic=other),
+        work(5, language="de"),
+    ]  # fmt: skip
+    corpus = read_sources([write_records(tmp_path / "works.jsonl", works)], **settings)
     assert numbers(corpus) == kept
     assert corpus.manifest["counts"]["rejected"] == {"filtered": 5 - len(kept)}
 

@@ -40,6 +40,7 @@ def test_equal_ways_of_training_look_equal():
         assert found[name] <= binom.ppf(0.9995, worlds, 0.06) / worlds, name
 
 
+@pytest.mark.slow
 def test_equally_good_models_look_equal_on_few_pairs():
     """By F1max 8% to 12% of them differed."""
     found = equal_models(300, 0.025, 2.2, WORLDS, replicates=30)

@@ -18,7 +18,7 @@ from sentence_experts.pairs.dataset import Pairs
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
     folder = tmp_path_factory.mktemp("simulated")
-    simulate_corpus(folder / "articles", seed=0, articles=96)
+    simulate_corpus(folder / "articles", seed=0)
     return import_corpus([folder / "articles"], folder / "corpus", workers=1)
 
 

@@ -23,8 +23,8 @@ VARIANTS = [
     {"relation": "coupling", "unit": "title+abstract", "rare": 20},
     {"relation": "citation", "unit": "abstract", "max_eval_per_domain": 5},
     {"split": "random", "fractions": (0.8, 0.1, 0.1)},
-    {"split": "year", "max_eval_per_domain": 5},
-    {"split": "article", "unit": "title"},
+    pytest.param({"split": "year", "max_eval_per_domain": 5}, marks=pytest.mark.slow),
+    pytest.param({"split": "article", "unit": "title"}, marks=pytest.mark.slow),
     {"negatives": "cited", "negatives_min_cited": 1},
 ]
 LINKED = {

@@ -196,6 +196,7 @@ def test_levels_of_training_that_cannot_be(settings: dict[str, Any]) -> None:
         compile_pairs("nowhere", **settings)
 
 
+@pytest.mark.slow
 def test_a_level_that_no_training_pair_has_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_regression_is_that_of_scikit_learn() -> None:
     assert fit_regression(vectors, similar) == pytest.approx(known, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_papers_that_come_do_not_take_the_places_of_those_that_leave(plain_model: Path) -> None:
     encoder = BatchEncoder(load(plain_model, device="cpu"))
 
@@ -342,6 +343,7 @@ def test_marks_and_samples_follow_papers_whose_numbers_change(plain_model: Path)
     assert (gone.missing, gone.relevant, gone.read) == (1, 3, 5)
 
 
+@pytest.mark.slow
 def test_a_sample_whose_numbers_name_other_papers_does_not_count(plain_model: Path) -> None:
     encoder = BatchEncoder(load(plain_model, device="cpu"))
     titles = [f"{'rice field' if n < 10 else 'sleep rats'} number {n}" for n in range(40)]

@@ -177,6 +177,7 @@ def test_marks_of_likeness_to_a_paper_that_is_gone_are_left_out(plain_model: Pat
     assert known_rows(Papers(CorpusFolder.open(corpus)), marks).count(None) == 6
 
 
+@pytest.mark.slow
 def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_finished(
     plain_model: Path, tmp_path: Path
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_model_with_a_route_that_was_taught_by_other_texts_is_not_taken_for_fi
     assert add_taught_route(plain_model, corpus, "mine", out=tmp_path / "model").prompts == again.prompts
 
 
+@pytest.mark.slow
 def test_kinds_that_were_taught_without_routes_share_the_base(
     tmp_path: Path, corpus: Path, plain_model: Path
 ) -> None:
@@ -564,6 +566,7 @@ def test_a_change_that_fails_or_is_killed_changes_nothing(corpus: Path) -> None:
             profile.read()
 
 
+@pytest.mark.slow
 def test_a_corpus_that_is_replaced_keeps_what_was_taught(tmp_path: Path, plain_model: Path) -> None:
     papers = [{"id": each["doi"], "title": each["title"]} for each in searched_papers()]
     out = tmp_path / "library"

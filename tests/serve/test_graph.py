@@ -17,6 +17,9 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.retrieval import index
 
 pytest.importorskip("onnxruntime")
+pytestmark = (
+    pytest.mark.slow
+)  # an export; tests/models/export has others, and here are models of torch served
 TEXTS = ["rice in drought", "memory replay " * 200, "", "a gene"]
 
 

@@ -109,6 +109,7 @@ def test_marks_teach_a_route_that_requests_name(client: TestClient, plain: Sente
     assert answer["score"] == pytest.approx(float(score[0]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_route_that_does_not_fit_another_model_is_left_out(
     library: Path, plain: SentenceTransformer, experts: SentenceTransformer
 ) -> None:

@@ -83,6 +83,7 @@ def test_trained_model_in_memory_is_the_one_in_the_folder(
     assert all(torch.equal(other.state_dict()[name], value) for name, value in model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_model_in_memory_can_be_trained_again_in_another_way(experts_model: Path, pairs: Pairs) -> None:
     model = sentence_experts.load(experts_model, device="cpu")
     train(model, pairs, only_expert="neuro", max_length=16, **SHORT)

@@ -81,6 +81,7 @@ def test_a_run_killed_after_its_last_step_trains_no_further(
     assert train(str(experts_model), pairs, SHORT, out).steps == 6
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("falling")
 def test_the_last_step_is_kept_with_that_setting(
     pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -137,6 +137,7 @@ def test_warmup_steps_are_counted(pairs: Pairs, experts_model: Path, tmp_path: P
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
 
 
+@pytest.mark.slow
 def test_another_loss_lowers_itself(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     config = SHORT.model_copy(update={"loss": "argmax_target", "max_steps": 40, "eval_steps": 20})
     losses = train(str(experts_model), pairs, config, tmp_path / "run").losses

@@ -63,6 +63,7 @@ def test_one_expert_and_its_token_are_all_that_moves(
     assert moved_rows(model, tmp_path / "run") == [row_of(model, "neuro")]
 
 
+@pytest.mark.slow
 def test_a_prefix_has_no_row_of_its_own(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model", route="prefix")
     config = SHORT.model_copy(update={"only_expert": "crops"})

@@ -48,6 +48,7 @@ def eight(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.out
 
 
+@pytest.mark.slow
 def test_8_bit_vectors_are_close_and_known_as_others(model: Path, eight: Path) -> None:
     whole, small = (BatchEncoder(load(each)) for each in (model, eight))
     for route in ("crops", "neuro", "field"):
@@ -57,6 +58,7 @@ def test_8_bit_vectors_are_close_and_known_as_others(model: Path, eight: Path) -
         assert whole.cache_key(route) != small.cache_key(route)
 
 
+@pytest.mark.slow
 def test_a_text_has_one_vector_in_any_batch(eight: Path) -> None:
     graph = OnnxEncoder(eight)
     together = graph.encode(TEXTS[:12], route="crops")

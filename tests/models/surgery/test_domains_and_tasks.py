@@ -82,6 +82,7 @@ def test_a_dense_model_of_each_route(
     average_experts(encoder).encode(["lungs"])
 
 
+@pytest.mark.slow
 def test_experts_come_and_go(
     base: SentenceTransformer, task_file: Path, scatter: Callable[..., SentenceTransformer]
 ) -> None:
