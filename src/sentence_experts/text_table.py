@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -26,10 +27,11 @@ from sentence_experts.tables import (
 
 logger = logging.getLogger(__name__)
 
-# Words of headings of texts; others of several words may be the first text.
+# Words of headings of texts; others of several words, or with a capital, may be the first text.
 _USUAL = {
-    "abstract", "abstracts", "comment", "description", "document", "name", "note", "notes", "query",
-    "question", "sentence", "summary", "text", "texts", "title", "titles",
+    "abstract", "abstracts", "answer", "comment", "comments", "content", "description", "document", "message",
+    "name", "note", "notes", "query", "question", "review", "sentence", "summary", "text", "texts", "title",
+    "titles",
 }  # fmt: skip
 
 
@@ -43,7 +45,9 @@ class TextRow(NamedTuple):
 @cache
 def _warn_of_heading(name: str, heading: str) -> None:
     """Warn, once, of the only heading of a table that may be its first text."""
-    if len(words := heading.casefold().split()) > 1 and _USUAL.isdisjoint(words):
+    words = re.findall(r"[^\W_]+", heading.casefold())
+    is_name = heading == heading.lower() and len(heading.split()) == 1
+    if not is_name and (len(words) > 3 or _USUAL.isdisjoint(words)):
         logger.warning(
             f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column (give it as "
             "`column` if it is one); if it is a text, write a name above it"

@@ -73,13 +73,20 @@ class Verb(TyperCommand):
             each.help = console.name_flags(each.help or "", self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse empty values, as of a variable that is not set: a path would mean the working directory."""
+        """Refuse an option given twice, and empty values, as of a variable that is not set.
+
+        An empty path would mean the working directory.
+        """
         args = [_with_home(each) for each in args]
         for before, argument in zip(["", *args], args, strict=False):
             is_open = re.fullmatch(r"--[a-z0-9-]+=", argument)
             if is_open or not argument:
                 flag = argument[:-1] or before
                 raise UsageError(f"{flag if flag.startswith('-') else 'an argument'} is empty: give a value")
+        given = self.make_parser(ctx).parse_args([*args])[2]
+        single = [each for each in given if each.param_type_name == "option" and not each.multiple]
+        if twice := next((each for each in single if single.count(each) > 1 and not each.is_eager), None):
+            raise UsageError(f"{twice.opts[0]} is given twice: give it once")
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 

@@ -49,10 +49,9 @@ class BatchEncoder:
         name: str | None = None,
     ) -> None:
         """Prepare a model for many texts; `name` is by default the model's own (`name_of`)."""
-        if batch_size is not None and isinstance(model, OnnxEncoder):
-            raise UsageError(
-                "`batch_size` has no effect here: the batches of an ONNX graph are cut by tokens"
-            )
+        if batch_size is not None and (isinstance(model, OnnxEncoder) or hasattr(model, "check_alpha")):
+            kind = "an ONNX graph" if isinstance(model, OnnxEncoder) else "an embedder"
+            raise UsageError(f"`batch_size` has no effect here: the batches of {kind} are cut by tokens")
         if "encode" in vars(model):
             raise UsageError(
                 "`encode` of the model was replaced in memory, and is not called in all cases: put what it "

@@ -81,7 +81,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
         )
     _refuse_scaled(encoder)
     if kind.is_learned:
-        logger.info(
+        logger.warning(
             f"the dense model uses the expert {name!r} in every block; its vectors can differ from "
             "`encode`, where each block's router chooses an expert"
         )

@@ -295,6 +295,7 @@ class ExpertEncoder(SentenceTransformer):
             RouteError: `prompt_name`, or a text of a model with routes, has no known route.
         """
         self._check_prompt_name(prompt_name)
+        texts = [texts] if isinstance(texts, str) else texts
         name = self.default_prompt_name if prompt_name is None else prompt_name
         prompt = "" if name is None else self.prompts[name] or ""
         if prompt_name is None and self.routes:

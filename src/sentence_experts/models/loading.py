@@ -9,15 +9,15 @@ from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.layers.weight_files import EXPERT_FILES
-from sentence_experts.models.pooling import settings_of
+from sentence_experts.models.pooling import settings_of, warn_of_length
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.released import is_released
 from sentence_experts.models.sources import (
@@ -67,6 +67,12 @@ class LoadConfig(Config):
     )
     revision: Revision = None
     trust_remote_code: TrustRemoteCode = False
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Self:
+        if self.routes is not None and self.max_resident_experts is not None:
+            raise ValueError("`routes` and `max_resident_experts`: give one of them")
+        return self
 
     @property
     def hub(self) -> dict[str, Any]:
@@ -353,6 +359,7 @@ def _find_changes(
         if config.max_length <= special:
             setting = f"`max_length={config.max_length}`"
             raise UsageError(f"{setting}: no room for text beside the {special} tokens of the model")
+        warn_of_length(config.max_length, model.max_seq_length)
         if model.max_seq_length is None or model.max_seq_length > config.max_length:
             changes["max_length"] = lambda model: setattr(model, "max_seq_length", config.max_length)
     return changes

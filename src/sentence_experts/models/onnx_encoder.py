@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, RouteError, UsageError, brief, require
 from sentence_experts.models.batching import ParallelCpuEncoder
-from sentence_experts.models.pooling import settings_of
+from sentence_experts.models.pooling import settings_of, warn_of_length
 from sentence_experts.models.routes.known_routes import KnownRoutes, start_of
 from sentence_experts.models.sources import (
     GRAPH_FILE,
@@ -198,6 +198,7 @@ class OnnxEncoder:
             UsageError: a graph cannot follow another of the settings.
         """
         _check_settings(str(self._folder), config)
+        warn_of_length(config.max_length, self.max_seq_length)
         if config.max_length is None or config.max_length >= (self.max_seq_length or math.inf):
             return self
         shorter = OnnxEncoder(self._folder, config.max_length, self._weights)

@@ -5,6 +5,7 @@ And the other settings that decide a vector.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,8 @@ from sentence_experts.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound="SentenceTransformer")
 BEFORE_HEADS = "pooled, before heads"  # name that tells vectors of `make_pooled_model` from others
@@ -45,6 +48,12 @@ def settings_of(model: Any) -> dict[str, Any]:
         "truncate_dim": getattr(model, "truncate_dim", None),
         "default_prompt_name": getattr(model, "default_prompt_name", None),
     }
+
+
+def warn_of_length(asked: int | None, longest: int | None) -> None:
+    """Warn of a maximum length above the model's, which stays as it is."""
+    if asked is not None and longest is not None and asked > longest:
+        logger.warning(f"`max_length={asked}`: the model reads {longest} tokens of a text at most")
 
 
 def set_pooling(model: SentenceTransformer, pooling: str) -> None:

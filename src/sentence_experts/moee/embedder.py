@@ -312,6 +312,7 @@ class MoeEmbedder(SentenceTransformer):
             UsageError: there are no texts.
             SentenceExpertsError: a text does not fit into memory.
         """
+        texts = [texts] if isinstance(texts, str) else texts
         _check_texts(texts)
         if not len(texts):
             raise UsageError("`texts`: none are given")

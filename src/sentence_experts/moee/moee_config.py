@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTEOL, PROMPTS, Prompt
@@ -85,6 +85,12 @@ class MoeeConfig(Config):
     def words_of(self) -> str:
         """The source of the prompts' wording: "paper" or "code"."""
         return self.wording or (CODE if self.faithful else PAPER)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.device is not None and self.device_map is not None:
+            raise ValueError("`device` and `device_map`: give one of them")
+        return self
 
     @field_validator("prompt")
     @classmethod

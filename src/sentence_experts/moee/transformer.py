@@ -24,6 +24,7 @@ from sentence_experts.compat.transformers import copy_without_recorders, records
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.batching import batches_of_tokens
 from sentence_experts.models.files.complete import check_weights
+from sentence_experts.models.pooling import warn_of_length
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
 from sentence_experts.moee.moee_config import CODE, PAPER, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
@@ -84,6 +85,7 @@ class MoeTransformer(Transformer):
         self.tokens, self.layers = config.tokens, config.layers
         published = published_weights(str(self.model.config.model_type)) if config.faithful else SCORES
         self.weights = config.weights or published
+        warn_of_length(config.max_length, self.max_seq_length)
         if config.max_length is not None:
             self.max_seq_length = min(config.max_length, self.max_seq_length or config.max_length)
 

@@ -11,8 +11,10 @@ and without the same text twice, because the negatives of all processes are put 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.random import Generator
@@ -21,6 +23,8 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_experts.errors import InputError
 from sentence_experts.training.data import Numbers
 from sentence_experts.training.training_set import TrainingSet
+
+logger = logging.getLogger(__name__)
 
 # With few distinct texts an unlucky order fills no batch; another one may.
 MAX_EMPTY_PASSES = 20
@@ -152,7 +156,23 @@ class RouteBatches(DefaultBatchSampler):
                 pool.begin(random)
                 while pool.take() is not None:
                     count += 1
+        used, total = count * self.batch_size * self.processes, len(self.training)
+        # The last, unfilled batch of each pool is no loss to speak of.
+        if total - used > total / 10 + self.batch_size * self.processes * len(self.training.pools):
+            logger.warning(
+                f"{used:,} of {total:,} training pairs fit into a pass, as some texts are in many pairs, and no "
+                "text comes twice in a batch: a lower `batch_size` uses more"
+            )
         return count
+
+    def list_idle(self) -> list[str]:
+        """Return the names of the routes of which no batch of the run has a pair."""
+        left = {*range(len(self.training.routes))}
+        for group in islice(self._groups(), self.steps):
+            left -= {*self.training.places[np.array(group) % len(self.training), 0].tolist()}
+            if not left:
+                break
+        return [self.training.routes[number].name for number in sorted(left)]
 
     def _groups(self) -> Iterator[list[int]]:
         random = np.random.default_rng(self.seed)

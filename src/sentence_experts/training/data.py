@@ -280,18 +280,17 @@ def _open_part(data: Any) -> TrainingPart:
     dataset = open_dataset(data)
     if isinstance(dataset, Tasks):
         return TaskPairs(dataset)
-    if dataset.path is not None or dataset is data:
-        return LinkedPairs(dataset)
     train = dataset.split("train")
-    if not train.num_rows:
-        raise InputError("the pairs have no train split")
-    part = LinkedPairs(dataset if dataset.split("validation").num_rows else _hold_out(train))
-    if unlinked := pc.sum(pc.equal(part.pairs.split("train")["label"], 0)).as_py():
-        logger.info(
+    if dataset.path is None and dataset is not data:
+        if not train.num_rows:
+            raise InputError("the pairs have no train split")
+        dataset = dataset if dataset.split("validation").num_rows else _hold_out(train)
+    if unlinked := pc.sum(pc.equal(dataset.split("train")["label"], 0)).as_py():
+        logger.warning(
             f"{unlinked:,} training pairs of label 0 are not read: negatives are the other texts of a batch, "
             "and a column `negative`"
         )
-    return part
+    return LinkedPairs(dataset)
 
 
 def _hold_out(pairs: pa.Table) -> Pairs:

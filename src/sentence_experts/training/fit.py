@@ -23,6 +23,7 @@ from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_with_settings
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import warn_of_length
 from sentence_experts.models.sources import CARD, SETS_FILE, name_of, notes_of, set_notes
 from sentence_experts.models.surgery.extend_config import BASE
 from sentence_experts.pairs.conflicts import find_conflicts
@@ -267,6 +268,7 @@ class _Fit:
                     f"`max_length`: the model reads {longest} tokens, and its other routes would change: "
                     "leave it out"
                 )
+            warn_of_length(config.max_length, longest)
             self.config = config.model_copy(update={"max_length": min(config.max_length, longest)})
 
     def _reason_against(self, route: str) -> str | None:

@@ -112,9 +112,16 @@ BATCHES = {"homogeneous": "one dataset", "heterogeneous": "all datasets of the t
 
 
 def make_model_card(
-    model: SentenceTransformer, parts: Sequence[TrainingPart], training: TrainingSet, result: dict[str, Any]
+    model: SentenceTransformer,
+    parts: Sequence[TrainingPart],
+    training: TrainingSet,
+    result: dict[str, Any],
+    idle: Sequence[str] = (),
 ) -> str:
-    """Return the README.md of a trained model; `result` is what run.json holds."""
+    """Return the README.md of a trained model.
+
+    `result` is what run.json holds, `idle` the routes without a batch.
+    """
     config, processes = result["config"], result["processes"]
     data = "; ".join(part.describe() for part in parts if find_own_routes(part, training.routes))
     together = f", put together by {processes} processes" if processes > 1 else ""
@@ -123,8 +130,8 @@ def make_model_card(
     )
     counts = np.bincount(training.places[:, 0], minlength=len(training.routes))
     rows = "\n".join(
-        f"| {route.name} | {count:,} | {', '.join(route.sources)} | {BATCHES[route.batches]} | "
-        f"{route.temperature:g} | {_format_figures(route, best)} |"
+        f"| {route.name} | {'none of ' * (route.name in idle)}{count:,} | {', '.join(route.sources)} | "
+        f"{BATCHES[route.batches]} | {route.temperature:g} | {_format_figures(route, best)} |"
         for route, count in zip(training.routes, counts, strict=True)
     )
     title = f"A text encoder for {', '.join(route.name for route in training.routes)}"

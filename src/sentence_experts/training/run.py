@@ -193,6 +193,10 @@ class Run:
             self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
         validator.warn_of_unmeasured()
+        if idle := batches.list_idle():
+            logger.warning(
+                f"no batch of {', '.join(idle)} in {batches.steps:,} steps: not trained; make more steps"
+            )
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank)
         self._prepare_model()
@@ -223,7 +227,7 @@ class Run:
         model.max_seq_length = self.max_length
         if config.lora_rank is not None:
             merge_lora(model)
-        written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place))
+        written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place, idle))
         self._remove_checkpoints(place)  # all processes have read the best one by now
         return written
 
@@ -273,7 +277,9 @@ class Run:
         self.model.prompts = best.prompts
         set_notes(self.model, notes_of(self.model) | notes_of(best))
 
-    def _write(self, trainer: Trainer, training: TrainingSet, place: Output) -> dict[str, Any]:
+    def _write(
+        self, trainer: Trainer, training: TrainingSet, place: Output, idle: Sequence[str]
+    ) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
         state, out = trainer.state, place.path
         history = [
@@ -296,7 +302,7 @@ class Run:
         set_tokenizer_limits(self.model, self.limits)
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
-            write_text(folder / "README.md", make_model_card(self.model, self.parts, training, result))
+            write_text(folder / "README.md", make_model_card(self.model, self.parts, training, result, idle))
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
         place.result["keeps_checkpoints"] = self.config.keep_checkpoints

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor
 
 from sentence_experts.errors import RouteError, UsageError, require
@@ -19,7 +20,13 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind, router_kind_of
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.pairs.dataset import describe_domain
-from sentence_experts.training.config import AUTO_BATCHES, STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
+from sentence_experts.training.config import (
+    ARGMAX_TARGET,
+    AUTO_BATCHES,
+    STATIC_BATCHES,
+    STATIC_TEMPERATURE,
+    TrainConfig,
+)
 from sentence_experts.training.data import TrainedRoute, TrainingPart, with_batches
 from sentence_experts.training.losses import RouterLoss, sequence_router_loss, token_router_loss
 
@@ -210,6 +217,11 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         )
     if config.max_length and (positions := _count_positions(model)) and config.max_length > positions:
         raise UsageError(f"`max_length={config.max_length}`: the model reads {positions} tokens at most")
+    if config.loss == ARGMAX_TARGET and isinstance(model[-1], Normalize):
+        logger.warning(
+            "`loss=argmax_target` takes dot products, which hardly differ between vectors of length 1, as "
+            "this model gives: it may learn nothing; remove the model's last module, Normalize"
+        )
     if coarse := _coarse_dtype(model):
         raise UsageError(f'{coarse} is too coarse to train in: train `load(model, dtype="float32")`')
     if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):

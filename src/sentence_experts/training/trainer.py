@@ -103,6 +103,8 @@ def make_training_arguments(
             f"`scheduler=one_cycle`: the rate rises in {rising} of {steps} steps; it needs at least 2 and "
             "fewer than all: set `warmup_steps`"
         )
+    if config.warmup_steps is not None and rising >= steps:
+        raise UsageError(f"`warmup_steps={rising}`: the rate would rise in all {steps} steps; set fewer")
     return arguments
 
 

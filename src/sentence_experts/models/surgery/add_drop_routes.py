@@ -290,11 +290,11 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
     ]
     dropped = {name, *plan.names} - {*rest.names}
     if shared:
-        logger.info(f"dropped with {name!r}, whose expert they share: {', '.join(shared)}")
+        logger.warning(f"dropped with {name!r}, whose expert they share: {', '.join(shared)}")
     prompts: dict[str, Any] = {key: prompt for key, prompt in encoder.prompts.items() if key not in dropped}
     default = encoder.default_prompt_name
     if default in dropped:
-        logger.info(f"{default!r} was the default route; now every text needs one")
+        logger.warning(f"{default!r} was the default route; now every text needs one")
         default = None
         for alias in ("query", "document"):
             if alias not in plan.names:

@@ -139,6 +139,14 @@ def _extend(
             # encode_query and encode_document ask for these names, not for the default.
             query, document = next((two for two in QUERY_ROUTES if {*two} <= {*prompts}), (default, default))
             prompts = {QUERY: prompts[query], DOCUMENT: prompts[document], **prompts}
+        kept = {*prompts.values()}
+        lost = [name for name, text in encoder.prompts.items() if text and text not in kept]
+        if lost and encoder.default_prompt_name is None:
+            logger.warning(
+                f"the base's prompts ({', '.join(lost)}) are dropped, and texts are read behind their route "
+                "alone: for one of them before every text, load the base, set its `default_prompt_name` to "
+                "that name, and extend it in memory"
+            )
     if ROUTER_KINDS[config.router].per_token and not 1 <= config.experts_per_token <= len(plan.experts):
         raise UsageError(
             f"`top_k` must be between 1 and the number of experts ({len(plan.experts)}), "

@@ -58,7 +58,9 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
             )
         for module in (identity, tanh, LayerNorm(width)):
             encoder.insert(place, module.to(encoder.device, encoder.dtype))
-        logger.info(f"the head starts with random weights (seed {seed}): train it before using its vectors")
+        logger.warning(
+            f"the head starts with random weights (seed {seed}): train it before using its vectors"
+        )
 
 
 def check_linear_pooling(encoder: SentenceTransformer) -> None:
@@ -111,7 +113,7 @@ def _make_pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
     if base_pooler is not None and bool(base_pooler.dense.bias.any()):
         pooler.linear.load_state_dict(base_pooler.dense.state_dict())
     else:
-        logger.info(
+        logger.warning(
             "the base has no trained pooler (none, or its bias is still zero): it starts with random weights "
             f"(seed {seed})"
         )
