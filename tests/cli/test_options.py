@@ -139,6 +139,9 @@ def test_errors_of_the_file_name_it(tmp_path: Path) -> None:
         (["--prefixes", "q=a", "--prefixes", "q=b"], "--prefixes: 'q' is given twice"),
         (["--weights", "a=many"], "--weights: .*number"),
         (["--numbers", "1,b"], "--numbers: .*integer"),
+        (["--device", "cpu", "--device=cpu"], "--device is given twice"),
+        (["-k", "1", "--top-k", "2"], "--top-k is given twice"),
+        (["--config", "a.yaml", "--config", "b.yaml"], "--config is given twice"),
     ],
 )
 def test_bad_values_name_the_flag(arguments: list[str], message: str) -> None:

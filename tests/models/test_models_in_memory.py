@@ -163,6 +163,18 @@ def test_a_maximum_length_leaves_room_for_text(model: SentenceTransformer, lengt
     assert not np.allclose(vectors[0], vectors[1])
 
 
+def test_settings_without_effect_are_told(
+    model: SentenceTransformer, caplog: pytest.LogCaptureFixture
+) -> None:
+    longest = model.max_seq_length
+    load(model, max_length=longest)
+    assert not caplog.records
+    load(model, max_length=1000)
+    assert f"`max_length=1000`: the model reads {longest} tokens" in caplog.text
+    with pytest.raises(UsageError, match="`routes` and `max_resident_experts`"):
+        load(model, routes=["cvd"], max_resident_experts=1)
+
+
 def test_a_prompt_leaves_room_for_text(model: SentenceTransformer) -> None:
     model = load(model, max_length=6)
     model.prompts["query"] = "a query about rice and wheat: "

@@ -18,7 +18,7 @@ from helpers.fresh_process import run_fresh
 from helpers.small_language_models import WORDS
 from sentence_experts import create_app
 from sentence_experts.encoding.encode import encode
-from sentence_experts.encoding.encoder import cosines
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.evaluation.moee.analysis import analyse
 from sentence_experts.evaluation.moee.make_and_evaluate import make_embedder
@@ -90,6 +90,9 @@ def test_it_is_a_sentence_transformer(embedder, texts):
 
 def test_similarity_of_sum_is_the_papers(embedder, texts):
     states = embedder.states(texts)
+    assert np.array_equal(embedder.states(texts[0]).hidden, embedder.states(texts[:1]).hidden)
+    with pytest.raises(UsageError, match="the batches of an embedder"):
+        BatchEncoder(embedder, batch_size=4)
     hidden, routing = (unit(part) @ unit(part).T for part in (states.hidden, states.routing))
     for alpha in (1.0, 0.3):
         other = embedder.with_parts("sum", alpha)
@@ -134,10 +137,11 @@ def test_what_is_no_text_is_named(embedder, text, said):
 @pytest.mark.parametrize(
     "wrong",
     [{"parts": "both"}, {"alpha": -1}, {"tokens": "first"}, {"layers": "2"}, {"weights": "raw"},
-     {"standard": "fitted"}, {"dtype": "float7"}, {"quantize": "3bit"}, {"prompt": "no slot"}],
+     {"standard": "fitted"}, {"dtype": "float7"}, {"quantize": "3bit"}, {"prompt": "no slot"},
+     {"device_map": "auto"}],
 )  # fmt: skip
 def test_unknown_choices_name_the_known_ones(olmoe, wrong):
-    with pytest.raises(UsageError, match=r"choose|alpha|Input should be"):
+    with pytest.raises(UsageError, match=r"choose|alpha|Input should be|`device` and `device_map`"):
         MoeEmbedder(str(olmoe), device="cpu", **wrong)
 
 
@@ -354,13 +358,17 @@ def test_a_folder_cannot_allow_code_to_run(olmoe, tmp_path):
     assert not load(tmp_path).settings["trust_remote_code"]
 
 
-def test_a_maximum_length_is_taken_saved_and_leaves_an_embedder_in_memory_alone(olmoe, texts, tmp_path):
+def test_a_maximum_length_is_taken_saved_and_leaves_an_embedder_in_memory_alone(
+    olmoe, texts, tmp_path, caplog
+):
     long = " ".join(texts)
     embedder = MoeEmbedder(str(olmoe), prompt="none", device="cpu")
     embedder.save(str(tmp_path / "own"))
     expected = MoeEmbedder(str(olmoe), prompt="none", device="cpu", max_length=3).encode(long)
     before = embedder.encode(long)
     shorter = load(embedder, max_length=3)
+    load(shorter, max_length=4)
+    assert "`max_length=4`: the model reads 3 tokens" in caplog.text
     shorter.save(str(tmp_path / "shorter"))
     for other in (shorter, load(tmp_path / "own", max_length=3, device="cpu"), load(tmp_path / "shorter")):
         np.testing.assert_allclose(other.encode(long), expected, atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -68,6 +69,19 @@ def test_no_text_is_twice_in_a_batch(tmp_path: Path) -> None:
         texts = tasks.texts[batch].ravel()
         assert len(set(texts)) == len(texts) == 16
     assert len({row for batch in batches for row in batch}) == 64
+
+
+def test_pairs_that_fit_into_no_batch_and_routes_without_one_are_told(large, caplog) -> None:
+    batches = RouteBatches(large, 8)
+    batches.groups_in_a_pass()
+    assert not caplog.records
+    batches.steps = 60
+    assert not batches.list_idle()
+    batches.steps = 1
+    assert len(batches.list_idle()) == 2
+    texts = np.where(np.arange(len(large))[:, None] % 2, 0, large.texts)  # one text is in half of the pairs
+    used = 8 * RouteBatches(replace(large, texts=texts), 8).groups_in_a_pass()
+    assert f"{used} of {len(large)} training pairs fit" in caplog.text
 
 
 def test_a_pass_has_every_pair_once(large: TrainingSet) -> None:

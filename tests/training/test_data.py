@@ -126,12 +126,14 @@ def test_validation_groups_are_held_out_whole() -> None:
 
 
 def test_training_pairs_of_label_0_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "sentence_experts")
     (part,) = open_data(frame().assign(label=[0, 1, 1, 1] * (len(frame()) // 4)))
     assert isinstance(part, LinkedPairs)
     labels = part.pairs.split("train")["label"].to_pylist()
     assert f"{labels.count(0)} training pairs of label 0 are not read" in caplog.text
     assert part.training_pairs(part.routes).num_rows == labels.count(1)
+    caplog.clear()
+    open_data(part.pairs)
+    assert "of label 0 are not read" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))

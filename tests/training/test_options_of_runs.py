@@ -123,14 +123,15 @@ def test_the_rate_goes_through_one_cycle(preprint_run: Path) -> None:
 
 
 def test_one_cycle_needs_steps_to_climb(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    config = SHORT.model_copy(update={"scheduler": "one_cycle", "warmup_steps": 9})
-    with pytest.raises(UsageError, match="`warmup_steps`"):
-        train(str(experts_model), pairs, config, tmp_path / "run")
+    for scheduler in ("one_cycle", "linear"):
+        config = SHORT.model_copy(update={"scheduler": scheduler, "warmup_steps": 9})
+        with pytest.raises(UsageError, match="`warmup_steps"):
+            train(str(experts_model), pairs, config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_warmup_steps_are_counted(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    update = {"scheduler": "constant_with_warmup", "warmup_steps": 6, "max_steps": 3}
+    update = {"scheduler": "constant_with_warmup", "warmup_steps": 2, "max_steps": 3, "eval_steps": 1}
     config = SHORT.model_copy(update=update)
     train(str(experts_model), pairs, config, tmp_path / "run")
     optimizer = torch.load(tmp_path / "run/checkpoints/checkpoint-3/optimizer.pt", weights_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -140,9 +141,13 @@ def test_run_without_checkpoint_can_be_started_again(
     assert train(str(experts_model), pairs, short, tmp_path / "run").steps == 2
 
 
-def test_a_shorter_model_in_memory_is_another_run(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    config = SHORT.model_copy(update={"max_steps": 1})
+def test_a_shorter_model_in_memory_is_another_run(
+    pairs: Pairs, experts_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = SHORT.model_copy(update={"max_steps": 1, "batch_size": 2})
     train(load(experts_model, device="cpu"), pairs, config, tmp_path / "run")
+    (idle,) = re.findall(r"no batch of (\w+) in 1 steps: not trained", caplog.text)
+    assert f"| {idle} | none of " in (tmp_path / "run/model/README.md").read_text()
     assert train(str(experts_model), pairs, config, tmp_path / "run").steps == 1  # finished already
     with pytest.raises(UsageError, match="another model"):
         train(load(experts_model, device="cpu", max_length=8), pairs, config, tmp_path / "run")

@@ -125,6 +125,13 @@ def test_options_that_mean_nothing_are_refused(plain: str, options: dict, messag
         check_settings(dense, TrainConfig(**options))
 
 
+def test_argmax_targets_of_vectors_of_length_1_are_told(plain: str, caplog: pytest.LogCaptureFixture) -> None:
+    config = TrainConfig(loss="argmax_target")
+    for normalize in (False, True):
+        check_settings(sentence_experts.extend(plain, ["a"], normalize=normalize), config)
+        assert ("takes dot products" in caplog.text) == normalize
+
+
 @pytest.mark.parametrize("options", [{"route_by": "domain"}, {"router_loss": 0.5}])
 def test_options_of_sequence_routers_are_refused_of_token_routers(plain: str, options: dict) -> None:
     model = sentence_experts.extend(plain, ["crops", "neuro"], route="none", router="token")

@@ -160,8 +160,8 @@ class RouteBatches(DefaultBatchSampler):
         # The last, unfilled batch of each pool is no loss to speak of.
         if total - used > total / 10 + self.batch_size * self.processes * len(self.training.pools):
             logger.warning(
-                f"{used:,} of {total:,} training pairs fit into a pass, as some texts are in many pairs, and no "
-                "text comes twice in a batch: a lower `batch_size` uses more"
+                f"{used:,} of {total:,} training pairs fit into a pass, as some texts are in many pairs, and "
+                "no text comes twice in a batch: a lower `batch_size` uses more"
             )
         return count
 

@@ -287,8 +287,10 @@ def test_the_default_route_of_a_model_with_routes(
     assert largest(graph.encode(some), model.encode(some)) <= 1e-5
 
 
-def test_an_open_graph_follows_settings_and_can_be_copied(folder: Path, texts: list[str]) -> None:
+def test_an_open_graph_follows_settings_and_can_be_copied(folder: Path, texts: list[str], caplog) -> None:
     graph = se.load(folder)
+    se.load(graph, max_length=1000)
+    assert "`max_length=1000`: the model reads" in caplog.text
     assert se.load(graph) is graph
     with pytest.raises(UsageError, match="`device=cuda` has no effect here"):
         se.load(graph, device="cuda")

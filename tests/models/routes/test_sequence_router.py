@@ -191,6 +191,7 @@ def test_choices_are_those_of_the_forward_in_the_texts_order(
     assert np.allclose(found.probabilities, expected.softmax(dim=2), atol=1e-5)
     assert found.chosen.tolist() == expected.argmax(dim=2).tolist()
     assert choosing.router_choices([]).chosen.shape == (0, 4)
+    assert choosing.router_choices(PLAIN[0]).chosen.tolist() == found.chosen[:1].tolist()
     prompted = copy.copy(choosing)
     prompted.prompts, prompted.default_prompt_name = {"q": "query: "}, "q"
     found, expected = (

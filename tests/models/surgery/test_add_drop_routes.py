@@ -125,11 +125,12 @@ def test_the_experts_of_a_learned_router_stay(base: SentenceTransformer, router:
 
 
 @ONE_FAMILY
-def test_dropping_the_default_route(base: SentenceTransformer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropping_the_default_route(base: SentenceTransformer, caplog: pytest.LogCaptureFixture) -> None:
     encoder = sentence_experts.extend(base, ["copd", "cvd"], default_route="cvd")
     dropped = drop_route(encoder, "cvd")
     assert dropped.default_prompt_name is None
-    assert "'cvd' was the default route" in capsys.readouterr().err
+    (told,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert "'cvd' was the default route" in told
     with pytest.raises(RouteError):
         dropped.encode("heart")
     kept = drop_route(encoder, "copd")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,15 @@ def test_default_instruction_is_the_name(base: SentenceTransformer) -> None:
     encoder = sentence_experts.extend(base, ["query", "passage"], route="prefix")
     assert [encoder.prompts[name] for name in encoder.experts] == ["query: ", "passage: "]
     assert np.array_equal(encoder.encode_query("heart"), encoder.encode("query: heart"))
+
+
+def test_prompts_of_the_base_that_are_dropped_are_told(base: SentenceTransformer, caplog) -> None:
+    prompted = copy(base)
+    prompted.prompts = {"query": "query: ", "passage": "passage: "}
+    sentence_experts.extend(prompted, ["query", "passage"], route="prefix")
+    assert not caplog.records
+    sentence_experts.extend(prompted, ["copd"])
+    assert "the base's prompts (query, passage) are dropped" in caplog.text
 
 
 def test_a_default_prompt_of_the_base_stays(base_folders: dict[str, Path], family: str) -> None:
