@@ -131,11 +131,11 @@ def test_one_cycle_needs_steps_to_climb(pairs: Pairs, experts_model: Path, tmp_p
 
 
 def test_warmup_steps_are_counted(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    update = {"scheduler": "constant_with_warmup", "warmup_steps": 2, "max_steps": 3, "eval_steps": 1}
+    update = {"scheduler": "constant_with_warmup", "warmup_steps": 3, "max_steps": 4, "eval_steps": 2}
     config = SHORT.model_copy(update=update)
     train(str(experts_model), pairs, config, tmp_path / "run")
-    optimizer = torch.load(tmp_path / "run/checkpoints/checkpoint-3/optimizer.pt", weights_only=True)
-    assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
+    optimizer = torch.load(tmp_path / "run/checkpoints/checkpoint-2/optimizer.pt", weights_only=True)
+    assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate * 2 / 3)
 
 
 @pytest.mark.slow
