@@ -210,3 +210,17 @@ def test_beside_a_default_route_queries_keep_their_own(base: SentenceTransformer
     assert made.prompts["document"] == made.prompts["search_document"]
     left = sentence_experts.drop_route(made, "search_query")
     assert left.prompts["query"] == left.prompts["search_document"]
+    made.prompts["query"] = "mine: "
+    assert sentence_experts.drop_route(made, "search_query").prompts["query"] == "mine: "
+
+
+def test_beside_a_default_route_of_tasks_queries_keep_their_own(base: SentenceTransformer) -> None:
+    rows = {
+        "question": [f"who grows rice {n}" for n in range(40)],
+        "passage": [f"rice {n}" for n in range(40)],
+    }
+    source = {"table": rows, "anchor": "question", "positive": "passage"}
+    task = {"kind": "retrieval", "instructions": {"ask": "ask: ", "answer": "answer: "}}
+    tasks = sentence_experts.compile_tasks({"ask": {**task, "datasets": {"rice": source}}})
+    made = sentence_experts.extend(base, tasks=tasks, default_route="answer")
+    assert (made.prompts["query"], made.prompts["document"]) == ("ask: ", "answer: ")

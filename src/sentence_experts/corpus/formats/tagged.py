@@ -157,7 +157,9 @@ def read_csv(text: str) -> Iterator[Fields | RecordError]:
     header = [name.strip().lower() for name in rows[0][1]] if rows else []
     place, key = next(((header.index(name), key) for name, key in _KEYS.items() if name in header), (0, ".*"))
     short = {number for number, cells in rows if len(cells) < len(header)}
-    parts = {n for n, cells in rows if n in short and not re.fullmatch(key, "".join(cells[place:][:1]).strip())}
+    parts = {
+        n for n, cells in rows if n in short and not re.fullmatch(key, "".join(cells[place:][:1]).strip())
+    }
     for (number, cells), (after, _) in pairwise([*rows[1:], (0, [])]):
         if any(cell.strip() for cell in cells[len(header) :]):
             why = f"{len(cells)} cells where the header has {len(header)}"

@@ -128,6 +128,7 @@ def _extend(
         raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
     family_of_base(dense.config.model_type)  # an error about the base comes before one about its tokenizer
     plan = plan_routes(names, tasks, config, [*adaptable_layers(dense)])
+    opened = open_tasks(tasks)
     prompts, default = dict(encoder.prompts), encoder.default_prompt_name
     if plan.routes:
         prompts, default = dict(plan.prompts(prompts.get(default or "") or "")), config.default_route
@@ -137,7 +138,8 @@ def _extend(
                     f"`default_route`: {default!r} is not a route; they are {', '.join(prompts)}"
                 )
             # encode_query and encode_document ask for these names, not for the default.
-            query, document = next((two for two in QUERY_ROUTES if {*two} <= {*prompts}), (default, default))
+            pairs = (*(() if opened is None else opened.search_routes().items()), *QUERY_ROUTES)
+            query, document = next((two for two in pairs if {*two} <= {*prompts}), (default, default))
             prompts = {QUERY: prompts[query], DOCUMENT: prompts[document], **prompts}
         kept = {*prompts.values()}
         lost = [name for name, text in encoder.prompts.items() if text and text not in kept]
@@ -152,7 +154,6 @@ def _extend(
             f"`top_k` must be between 1 and the number of experts ({len(plan.experts)}), "
             f"got {config.experts_per_token}"
         )
-    opened = open_tasks(tasks)
     fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=opened is not None)
     fields["search_routes"] = {} if opened is None else opened.search_routes()
     sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)
