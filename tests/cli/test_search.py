@@ -31,13 +31,17 @@ def test_hits_are_exported_and_papers_like_others_found(minilm, tmp_path, capsys
         capsys, "search", minilm, "--corpus", tmp_path, "--like", "doi:10.1/a", "-k", "1", "--csv"
     )
     assert status == 0
-    assert out.startswith("query,rank,score,percentile,paper_id,title")
+    assert out.startswith("query,rank,score,percentile,closeness,paper_id,title")
     assert "doi:10.1/e,Wheat rust" in out
     status, out, _ = run(
         capsys, "search", minilm, "--corpus", tmp_path, "dreams", "--hybrid", "--year", "2014", "--ris"
     )
     assert (status, out.count("TY  - ")) == (0, 1)
     assert "TI  - Sleep and memory" in out
+    status, out, err = run(capsys, "search", minilm, "--corpus", tmp_path, "稻米", "--hybrid", "--json")
+    assert {each["closeness"] for each in json.loads(out)[0]["papers"]} == {"weak"}
+    assert "no paper found is close to '稻米'" in err
+    assert "no paper has a word of 1 of 1 queries, such as '稻米'" in " ".join(err.split())
 
 
 def test_a_file_is_no_query(minilm, tmp_path, capsys):

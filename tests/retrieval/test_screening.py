@@ -252,6 +252,8 @@ def test_from_the_command_line(
         "--out",
         tmp_path / "list.csv",
     )
+    status, _, error = run(capsys, *command[:-1], tmp_path / "list.xlsx")
+    assert (status, "give a name that ends in .csv, not list.xlsx" in error) == (2, True)
     status, out, error = run(capsys, *command, "--sample", 5)
     assert (status, "12 papers read, 8 of them relevant" in out) == (0, True), error
     assert "1 of the papers are not in the corpus" in error

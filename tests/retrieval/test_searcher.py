@@ -107,7 +107,9 @@ def test_filters_choose_the_papers_that_are_looked_at(searcher, filters, rows):
     assert all(hit.score == pytest.approx(everything[hit.row]) for hit in hits)
 
 
-@pytest.mark.parametrize("year", ["", "..", "2020..2015", "20155", "x", "2015-2020", "2015..2016..2017"])
+@pytest.mark.parametrize(
+    "year", ["", "..", "2020..2015", "20155", "15..", "x", "2015-2020", "2015..2016..2017"]
+)
 def test_a_year_of_another_form_is_refused(year):
     with pytest.raises(UsageError, match="`year`"):
         Filters.of(year)
@@ -126,6 +128,16 @@ def test_mesh_is_compared_without_stars_and_qualifiers() -> None:
     assert papers.places(Filters.of(mesh=["mice"])).nonzero()[0].tolist() == [0, 2]
     assert papers.places(Filters.of(mesh=["*ice*"])).nonzero()[0].tolist() == [0, 2, 4]
     assert papers.values("mesh") == {"Mice": 2, "Mice, Nude": 1, "Sleep": 1}
+
+
+def test_a_value_with_a_star_is_no_pattern_and_papers_without_a_year_are_counted() -> None:
+    keywords = ["C*-algebras", "Clifford algebras, C-algebras"]
+    rows = [{"id": each, "title": "T", "keywords": [each], "year": None} for each in keywords]
+    papers = Papers(import_corpus(papers=[*rows, {"id": "3", "title": "T", "year": 2001}], workers=1))
+    assert papers.places(Filters.of(keyword=["c*-Algebras"])).nonzero()[0].tolist() == [1]
+    assert papers.places(Filters.of(keyword=["c*-a*"])).sum() == 2
+    counts = [papers.without_year(Filters.of(*each)) for each in ((), ("2001",))]
+    assert [*counts, papers.without_year(Filters.of("2001", keyword=[keywords[0]]))] == [0, 2, 1]
 
 
 def test_a_hostile_pattern_takes_no_time(corpus) -> None:

@@ -83,6 +83,16 @@ def test_a_taught_route_is_searched_by_its_name_and_in_blends(corpus: Path, plai
         sentence_experts.search(plain_model, corpus, QUERY, route="my way", profile="someone-else")
 
 
+def test_a_route_that_is_taught_by_other_papers_is_told(
+    corpus: Path, plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for count in (8, 12):  # more marks are no surprise
+        teach(plain_model, corpus, examples(count), name="again")
+    assert "takes the place" not in caplog.text
+    teach(plain_model, corpus, examples()[2:], name="again")
+    assert "the route 'again', of whose 12 marks the table lacks 2" in caplog.text
+
+
 def test_a_taught_route_becomes_one_of_a_model(corpus: Path, plain_model: Path, tmp_path: Path) -> None:
     teach(str(plain_model), corpus, examples(), name="mine", profile="ann")
     options: Any = {"route": "mine", "top_k": 40, "sentences": False}

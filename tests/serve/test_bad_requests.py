@@ -81,6 +81,8 @@ def test_paths_and_methods_that_are_not_there(client: httpx.Client) -> None:
     refused = client.get(PATH)
     assert (refused.status_code, refused.headers["Allow"]) == (405, "POST")
     assert client.get("/v1/models/other").status_code == 404
+    assert client.get("/v1/models/experts:nonsense").status_code == 422
+    assert client.get("/v1/models/experts:crops").status_code == 200
 
 
 @pytest.mark.parametrize(

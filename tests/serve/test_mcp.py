@@ -103,6 +103,7 @@ def test_what_a_path_refuses_a_tool_refuses(server: RunningServer) -> None:
         ("similar", {"like": ["10.1/none"]}),
         ("paper", {}),
         ("delete", {}),
+        ("routes", {"query": QUERY}),
     ]
     *results, _ = call(server, *calls)
     assert all(each.is_error for each in results)
@@ -113,6 +114,7 @@ def test_what_a_path_refuses_a_tool_refuses(server: RunningServer) -> None:
         "10.1/none",
         "paper: ",
         "no tool 'delete'",
+        "routes takes no arguments",
     ]
     for reason, text in zip(reasons, texts(results), strict=True):
         assert reason in text

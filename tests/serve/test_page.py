@@ -90,8 +90,12 @@ def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
         bar = page.locator("#bars i[data-year='2006']").bounding_box()
         page.mouse.click(bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2)
         page.wait_for_url(re.compile("year=2006(&|$)"))
+        page.fill("#query", "wheat")  # not yet asked for
         page.click("#clear")
         page.wait_for_url(re.compile(r"\?q=rice$"))
+        assert page.input_value("#query") == "wheat"
+        page.go_back()
+        assert page.input_value("#query") == "rice"
 
 
 @pytest.mark.slow
@@ -174,6 +178,11 @@ def test_kept_papers_become_files(chromium: Any, served: RunningServer) -> None:
             assert download.value.suggested_filename == name
             text = Path(download.value.path()).read_text(encoding="utf-8")
             assert text.count(mark) == 2 or len(list(csv.DictReader(io.StringIO(text)))) == 2
+        assert page.is_visible("#kept-similar")
+        page.goto(served.url)
+        page.wait_for_selector("#intro:visible")
+        page.click("#open-kept")
+        assert not page.is_visible("#kept-similar"), "to nothing that is asked"
         page.click("#forget")
         assert page.inner_text("#kept-count") == "0"
 

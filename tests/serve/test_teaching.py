@@ -302,7 +302,10 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
     assert (found["marked"], found["unknown"]) == (1, 2), "a record without a title has a DOI"
     lines = f"{papers[3]['doi']}\n\nhttps://doi.org/{papers[4]['doi']}\n{papers[5]['title']}\n10.1/none"
     found = post(client, "/list", {"text": lines, "similar": False})
-    assert (found["marked"], found["examples"]) == (3, ["10.1/none"])
+    assert (found["marked"], found["changed"], found["examples"]) == (3, 0, ["10.1/none"])
+    turned = post(client, "/list", {"text": doi, "similar": False})
+    assert (turned["marked"], turned["changed"]) == (1, 1)
+    found = post(client, "/undo")
     ids = [f"doi:{each['doi']}" for each in papers]
     expected = {paper: number < 2 for number, paper in enumerate(ids[:6])}
     assert {each["paper"]: each["similar"] for each in found["marks"]} == expected
@@ -329,7 +332,18 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
     assert len(again["marks"]) == len(found["marks"])
     again = again["marks"]
     assert not next(each for each in again if each["paper"] == one)["assumed"], "a judgement stays"
-    assert post(client, "")["routes"][0]["marks"] == len(again)
+    (route,) = post(client, "")["routes"]
+    assert (route["marks"], "was taught" in route["figures"]["verdict"]) == (len(again), False)
+    library = client.app.state.library  # type: ignore[attr-defined]
+    with library.profile(client.headers["X-Profile"]).changing() as state:
+        state.routes |= {
+            name: each.model_copy(update={"unit": "title"}) for name, each in state.routes.items()
+        }
+    (route,) = client.get("/search/taught").json()["routes"]
+    assert (
+        "was taught on title with m; here it is fitted on title+abstract with m"
+        in route["figures"]["verdict"]
+    )
     post(client, "/begin")
     judged = {"paper": ids[0], "similar": False}
     post(client, "/marks", {"marks": [judged]})
@@ -352,6 +366,7 @@ def test_papers_to_read_and_a_sample_that_tells_what_is_left(client: TestClient)
     sample = [each["paper_id"] for each in drawn["papers"][:6]]
     assert [each["sampled"] for each in drawn["papers"]] == ["yes"] * 6 + ["no"] * (teaching.TO_READ - 6)
     assert "Read the 6 random papers first (0 so far)" in drawn["verdict"]
+    assert "takes the place" not in drawn["verdict"]
     judged = [{"paper": paper, "similar": paper in crops} for paper in sample]
     post(client, "/marks", {"marks": judged[:5]})
     again = post(client, "/screen")
@@ -360,6 +375,9 @@ def test_papers_to_read_and_a_sample_that_tells_what_is_left(client: TestClient)
     post(client, "/marks", {"marks": judged[5:]})
     found = len(crops & {*sample})
     last = post(client, "/screen")
+    new = post(client, "/screen", {"draw": 2})["verdict"]
+    assert new.startswith("A new sample takes the place of the 6 random papers before. ")
+    post(client, "/undo")
     unread = int(last["verdict"].split("; ")[1].split()[0])
     bound = bound_relevant(unread + 6, 6, found) - found
     assert f"at most {bound} (in a random sample {found} of 6)" in last["verdict"]

@@ -220,6 +220,9 @@ def test_papers_are_read_by_keyboard_in_the_order_of_what_was_taught(
         page.click("#taught >> text=Papers to read")
         page.wait_for_selector("#screen-said:has-text('6 papers read, 3 of them relevant')")
         assert page.locator("#screen-list script, #screen-list img").count() == 0
+        page.fill("#screen-size", "")
+        page.click("#screen-draw")
+        assert page.evaluate("() => document.activeElement.id") == "screen-size", "a number is needed"
         page.fill("#screen-size", "3")
         page.click("#screen-draw")
         page.wait_for_selector("#screen-said:has-text('Read the 3 random papers first')")
@@ -290,6 +293,8 @@ def test_a_profile_that_cannot_be_is_refused_and_the_page_goes_on(
         page.evaluate("() => localStorage.setItem('sentence-experts profile', 'Bénédicte')")
         page.reload()
         page.wait_for_selector(DONE)
+        page.click("#open-curl")
+        assert "-H 'X-Profile: B%C3%A9n%C3%A9dicte'" in page.inner_text("#curl-text")
         page.evaluate("() => localStorage.clear()")
 
 

@@ -111,6 +111,8 @@ def screen(
     from sentence_experts.retrieval.citation_export import export_papers
 
     check_there(examples)
+    if out.suffix.lower() != ".csv":  # the next round would read it as its ending says
+        raise UsageError(f"`out`: the list is a CSV file: give a name that ends in .csv, not {out.name}")
     if out.exists():  # it may hold marks
         raise InputError(f"{out} exists; give another `out`")
     result = screen_corpus(model, corpus, examples, config, load_config=load_config)
@@ -164,12 +166,13 @@ def search(
         rows = [{"query": query, **paper} for query, papers in result for paper in papers]
         typer.echo(export_papers(rows, chosen[0]), nl=False)  # type: ignore[arg-type]
     else:
-        for number, (query, papers) in enumerate(result):
+        for query, papers in result:
             results.print(f"\n{query}", style="bold", highlight=False)
             for line in (line for paper in papers for line in lines_of(paper)):
                 show(line)
-            if result.is_nothing_close(number):
-                note(f"no paper found is close to {query!r}")
+    for number, (query, _) in enumerate(result):
+        if result.is_nothing_close(number):
+            note(f"no paper found is close to {query!r}")
     if result.hidden:
         note(f"corrections, editorials and other notices left out: {result.hidden:,}; --notices finds them")
     if (

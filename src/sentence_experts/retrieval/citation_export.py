@@ -25,9 +25,9 @@ Format = Literal["ris", "bibtex", "csv"]
 
 # Columns of a CSV file in their order; those that no paper has are left out.
 COLUMNS = (
-    "query", "rank", "similar", "sampled", "score", "percentile", "paper_id", "title", "authors", "year",
-    "journal", "volume", "issue", "pages", "article_type", "kind", "doi", "pmid", "pmcid", "link", "sentence",
-    "passage", "abstract", "subjects", "mesh", "keywords", "licence", "retracted",
+    "query", "rank", "similar", "sampled", "score", "percentile", "closeness", "route", "paper_id", "title",
+    "authors", "year", "journal", "volume", "issue", "pages", "article_type", "kind", "doi", "pmid", "pmcid",
+    "link", "sentence", "passage", "abstract", "subjects", "mesh", "keywords", "licence", "retracted",
 )  # fmt: skip
 # Types of papers that are no articles -> their types in RIS and BibTeX.
 _TYPES = {

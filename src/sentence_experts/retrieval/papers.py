@@ -56,7 +56,7 @@ _NAMED = 8  # number of values that a message names
 _GROUPS, _FILTERS = 8, 64  # row groups of 16,384 papers, and filters' results, in memory
 
 
-_YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
+_YEARS = re.compile(r"(\d{4})?(\.\.)?(\d{4})?")
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Filters:
     Attributes:
         years: first and last year; None for an open end.
         type, journal, domain, keyword, mesh: at least one of these values each, upper or lower case; `*`
-            stands for any text. Domains are those that a corpus was fetched by, else its subjects; MeSH
-            headings are compared without their stars and qualifiers.
+            stands for any text, unless a paper has just this value. Domains are those that a corpus was
+            fetched by, else its subjects; MeSH headings are compared without their stars and qualifiers.
         notices: whether corrections, editorials and other notices (`NOTICE_KINDS`) are found too.
     """
 
@@ -279,6 +279,14 @@ class Papers:
         passing = self.places(replace(filters, notices=True))
         return int((self._notices if passing is None else self._notices & passing).sum())
 
+    def without_year(self, filters: Filters) -> int:
+        """Return the number of papers that pass all filters but that of years, since they have no year."""
+        if filters.years == (None, None):
+            return 0
+        passing, missing = self.places(replace(filters, years=(None, None))), self.column("year").is_null()
+        without = np.asarray(missing)
+        return int((without if passing is None else without & passing).sum())
+
     def _filtered(self, parameter: str) -> pa.Array:
         """Return the column that a filter looks at: one value per paper, or a list."""
         if parameter == "mesh":
@@ -305,7 +313,8 @@ class Papers:
         fitting: set[str] = set()
         for pattern in wanted:
             fits = re.compile(fnmatch.translate(re.sub(r"[\[?]", r"[\g<0>]", folded(pattern))))
-            matching = {value for value in known if fits.match(folded(value))}
+            exact = {value for value in known if folded(value) == folded(pattern)}  # such as "C*-algebras"
+            matching = exact or {value for value in known if fits.match(folded(value))}
             if not matching:
                 counts = list(self.values(parameter))
                 shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")

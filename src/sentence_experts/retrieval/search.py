@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from sentence_experts.text_table import TextTable
 if TYPE_CHECKING:
     import pandas as pd
 
+
+logger = logging.getLogger(__name__)
 
 Phrases = Annotated[list[str] | None, PHRASES]
 Notices = Annotated[
@@ -212,6 +215,11 @@ def search(
         texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
     else:
         vectors = searcher.encode(texts, blend)
+    if config.hybrid and (lost := [each for each in texts if not searcher.keywords.scores(each).any()]):
+        logger.warning(
+            f"`hybrid`: no paper has a word of {len(lost):,} of {len(texts):,} queries, such as {lost[0]!r}: "
+            "their papers are in the order of the cosine alone"
+        )
     passing, results = searcher.passing(filters, liked), []
     for text, compared in zip(texts, searcher.compare(vectors, blend, bool(config.like)), strict=True):
         hits = searcher.find(compared, config.top_k, passing, text if config.hybrid else None)

@@ -99,7 +99,9 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         """Warn where routes were taught on other texts, or with another model, or their marks are gone."""
         for name in dict.fromkeys(each.name for each in blend.routes if each.taught is not None):
             if name in self._entries:
-                _warn_of_change(self._searcher, name, self._entries[name])
+                if changed := describe_change(self._searcher, name, self._entries[name]):
+                    logger.warning(changed)
+                _warn_of_gone(self._searcher.papers, name, self._entries[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries  # also if too few of its papers are left
@@ -119,13 +121,13 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
         return len(self._entries)
 
 
-def _warn_of_change(searcher: Searcher, name: str, entry: TaughtEntry) -> None:
-    """Warn where a route is fitted to other texts, by another model or to fewer marks than it was taught."""
+def describe_change(searcher: Searcher, name: str, entry: TaughtEntry) -> str | None:
+    """Describe where a route is fitted to other texts, or by another model, than it was taught; else None."""
     before, now = (entry.unit, entry.model), (searcher.unit, searcher.encoder.name)
-    if before != now:
-        on, here = (f"{unit} with {model}" for unit, model in (before, now))
-        logger.warning(f"{name!r} was taught on {on}; here it is fitted on {here}: its figures may not hold")
-    _warn_of_gone(searcher.papers, name, entry)
+    if before == now:
+        return None
+    on, here = (f"{unit} with {model}" for unit, model in (before, now))
+    return f"{name!r} was taught on {on}; here it is fitted on {here}: its figures may not hold"
 
 
 def _warn_of_gone(papers: Papers, name: str, entry: TaughtEntry) -> None:

@@ -192,6 +192,14 @@ def teach(
     with profile.changing() as state:
         taken = {searcher.encoder.name, *searcher.encoder.routes}
         entry = result.entry(searcher, on, marks)
+        before = latest_marks(
+            searcher.papers, state.routes[config.name].marks if config.name in state.routes else ()
+        )
+        if lost := {each.key for each in before} - {each.key for each in marks}:
+            logger.warning(
+                f"`name`: takes the place of the route {config.name!r}, of whose {len(before):,} marks the "
+                f"table lacks {len(lost):,}; with another name both are kept"
+            )
         state.put(config.name, entry, taken)
         if state.name == config.name:
             state.marks = {each.key: each for each in entry.marks}

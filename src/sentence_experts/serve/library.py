@@ -22,7 +22,7 @@ from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import Blend
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileState, TaughtEntry
-from sentence_experts.retrieval.taught_routes import TaughtRoutes
+from sentence_experts.retrieval.taught_routes import TaughtRoutes, describe_change
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import Models, ServedModel
@@ -84,6 +84,8 @@ class LibraryRoute(APIRoute):
 
         async def handle_checked(request: Request) -> Response:
             library: Library = request.app.state.library
+            if request.method == "POST" and request.url.query and request.url.path != "/mcp":
+                raise RequestError(422, "fields in the address are not read: send them as JSON")
             library.check_files()
             response = await handle(request)
             library.check_files()
@@ -181,6 +183,10 @@ class Library:
     def source_of(self, model: str) -> str | None:
         """Return the name that the model under a taught route was opened by; None for a folder."""
         return self._models.source(self._model_of(model))
+
+    def change_of(self, name: str, entry: TaughtEntry) -> str | None:
+        """Return in which way a taught route is fitted otherwise than it was taught; None if it is not."""
+        return describe_change(self._searchers[self._model_of(entry.model)][1], name, entry)
 
     def view_of(self, entry: TaughtEntry) -> CorpusView | None:
         """Return the route of a model that a taught route began as; None if it is not served."""

@@ -63,7 +63,8 @@ TOOLS = {
     ),
     "paper": SearchTool(
         search.citations,
-        "Show one paper, the papers here that it cites, and those that cite it.",
+        "Show one paper, the papers here that it cites, and those that cite it, at most 40 of each: "
+        "`paper` has their numbers.",
         json_schema(search.CitationsRequest),
     ),
     "routes": SearchTool(
@@ -156,6 +157,8 @@ async def _call(request: Request, name: str, arguments: dict[str, Any]) -> tuple
     tool = TOOLS.get(name)
     if tool is None:
         return f"no tool {name!r}; there are {', '.join(TOOLS)}", True
+    if arguments and not tool.schema["properties"]:
+        return f"{name} takes no arguments; `search` takes a query and filters", True
     try:
         answer = await tool.path(Request(request.scope, _receiver(to_json(arguments))))
     except RequestError as error:

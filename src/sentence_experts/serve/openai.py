@@ -136,8 +136,11 @@ async def models(request: Request) -> Response:
 @router.get("/v1/models/{name:path}")
 async def model(request: Request, name: str) -> Response:
     """Describe a model and its routes."""
-    served, _ = find_model(request.app.state.engine.models, name)
-    return await json_answer(await describe_model(request, served))
+    served, route = find_model(request.app.state.engine.models, name)
+    described = await describe_model(request, served)
+    if route and route not in described["routes"]:
+        served.find_route(route, "model")  # one of the model's other names for it, or refused
+    return await json_answer(described)
 
 
 async def describe_model(request: Request, served: ServedModel) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from sentence_experts.serve.models import ServedModel
 
 NEAR = 200  # number of papers per route whose years are counted
 # Maximum number of characters of a text that is shown; hostile records hold megabytes.
-MAX_ABSTRACT, MAX_TITLE, MAX_SENTENCES = 20_000, 1_000, 40
+MAX_ABSTRACT, MAX_TITLE, MAX_SENTENCES = 20_000, 1_000, 500
 SHOWN = ("paper_id", "title", "abstract", "year", "journal", "article_type", "doi", "pmid", "pmcid", "link",
          "retracted", "domains", "kind", "authors", "volume", "issue", "pages", "keywords",
          "mesh", "entry", "file")  # fmt: skip
@@ -159,7 +159,8 @@ async def sentences(request: Request) -> Response:
 
 @router.post("/citations", openapi_extra=body_of(CitationsRequest))
 async def citations(request: Request) -> Response:
-    """Show a paper, the papers of the corpus that it cites, and those that cite it."""
+    """Show a paper, the papers of the corpus that it cites, and those that cite it: at most 40 of each, and
+    in `paper` how many there are."""
     library: Library = request.app.state.library
     body = await read(request, CitationsRequest)
     (row,) = await asyncio.to_thread(library.rows, [body.paper], "paper")
@@ -169,12 +170,9 @@ async def citations(request: Request) -> Response:
         return [shown_facts(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
 
     def found() -> dict[str, Any]:
-        paper = shown_facts(*papers.facts([row]))
-        return {
-            "paper": paper,
-            "cites": listed(papers.cites(row)),
-            "cited_by": listed(papers.cited_by(row)),
-        }
+        links = {"cites": papers.cites(row), "cited_by": papers.cited_by(row)}
+        paper = shown_facts(*papers.facts([row])) | {name: len(rows) for name, rows in links.items()}
+        return {"paper": paper} | {name: listed(rows) for name, rows in links.items()}
 
     return await json_answer(await asyncio.to_thread(found))
 
@@ -328,6 +326,7 @@ def _describe(
         "papers": papers,
         "nothing_close": is_nothing_close(hit.to_json() for each in results for hit in each.hits),
         "hidden": table.hidden(body.filters()),
+        "without_year": table.without_year(body.filters()),
         "years": table.values("year", sorted({row for each in results for row in each.near})),
         "citations": [[place[citing], place[cited]] for citing, cited in table.citations(rows)],
     }
@@ -339,7 +338,8 @@ def shown_facts(facts: dict[str, Any]) -> dict[str, Any]:
     shown |= {"title": _cut(shown["title"], MAX_TITLE), "abstract": _cut(shown["abstract"], MAX_ABSTRACT)}
     shown["by"] = short_authors(facts.get("authors"))
     for name in ("authors", "keywords", "mesh"):
-        shown[name] = [each[:200] for each in (shown[name] or [])[:MAX_LISTED]]
+        values = shown[name] or []
+        shown[name] = [each[:200] for each in values[:MAX_LISTED]] + ["…"] * (len(values) > MAX_LISTED)
     return shown
 
 

@@ -16,7 +16,7 @@ from sentence_experts.corpus.formats.exports import read_listed_papers
 from sentence_experts.retrieval.matching import match_papers
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import order_papers
-from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
+from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState, TaughtEntry
 from sentence_experts.retrieval.taught_routes import (
     current_ids,
     current_rows,
@@ -128,6 +128,8 @@ async def mark(request: Request) -> Response:
         rows = library.rows([each.paper for each in body.marks], "marks")
         ids = [each["paper_id"] for each in library.papers.facts(rows)]
         for place, each in enumerate(body.marks):
+            if each.query is not None and not each.query.strip():
+                raise RequestError(422, "is empty", f"marks.{place}.query")
             if each.query is not None and each.like:
                 raise RequestError(422, "give `query` or `like`, not both", f"marks.{place}.like")
             library.rows(each.like, f"marks.{place}.like")
@@ -153,8 +155,8 @@ async def mark(request: Request) -> Response:
 
 @router.post("/list", openapi_extra=body_of(ListRequest))
 async def mark_list(request: Request) -> Response:
-    """Mark the papers of a list, or by a keyword, at most 200; `marked` counts them, `left_out` those beyond,
-    `unknown` are not in the corpus."""
+    """Mark the papers of a list, or by a keyword, at most 200; `marked` counts them, `changed` those
+    of them that were marked otherwise before, `left_out` those beyond, `unknown` are not in the corpus."""
     body = await read(request, ListRequest)
     library: Library = request.app.state.library
     if (body.text is None) == (body.keyword is None):
@@ -190,8 +192,7 @@ async def mark_list(request: Request) -> Response:
             Mark(paper=paper, similar=similar, assumed=body.text is None and not similar)
             for paper, similar in zip(ids, marked.values(), strict=True)
         ]
-        _mark(state, library, marks)
-        told = {"marked": len(marked), "left_out": left_out}
+        told = {"marked": len(marked), "changed": _mark(state, library, marks), "left_out": left_out}
         return told | {"unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)
@@ -200,6 +201,14 @@ async def mark_list(request: Request) -> Response:
 _OUTDATED = {
     "verdict": "Taught by an earlier version, which moved queries; a linear map by now: teach it again."
 }
+
+
+def _corrections(library: Library, name: str, entry: TaughtEntry) -> dict[str, str]:
+    """Return the verdict on a route whose figures are of another fit than the present one."""
+    if entry.kind != "head":
+        return _OUTDATED
+    changed = library.change_of(name, entry)
+    return {"verdict": f"{changed}."} if changed else {}
 
 
 def _is_table_of_marks(text: str) -> bool:
@@ -249,13 +258,17 @@ async def screen(request: Request) -> Response:
     def change(state: ProfileState) -> Told:
         marks = [*state.marks.values()]
         result = order_papers(view.searcher, view.blend.main, marks, state.sample, body.draw)
+        verdict = result.verdict
         if body.draw:
+            if state.sample:
+                drawn = len(state.sample.papers)
+                verdict = f"A new sample takes the place of the {drawn:,} random papers before. {verdict}"
             state.sample = result.sample
         listed = [each for each in result.papers[:TO_READ] if each["rank"]]
         papers = view.searcher.papers
         facts = map(shown_facts, papers.facts(papers.find([each["paper_id"] for each in listed])))
         sampled = [known | {"sampled": each["sampled"]} for known, each in zip(facts, listed, strict=True)]
-        return {"papers": sampled, "verdict": result.verdict}
+        return {"papers": sampled, "verdict": verdict}
 
     return await _changed(request, change, undoes=body.draw > 0)
 
@@ -318,7 +331,7 @@ async def _changed(
         "marks": [each.model_dump(exclude={"title", "entry"}) for each in marks],
         "routes": [
             {"name": name, "on": each.on, "model": each.model, "kind": each.kind, "marks": len(each.marks)}
-            | {"missing": missing[name], "figures": each.figures | ({} if each.kind == "head" else _OUTDATED)}
+            | {"missing": missing[name], "figures": each.figures | _corrections(library, name, each)}
             | {"source": library.source_of(each.model)}
             for name, each in state.routes.items()
         ],
@@ -332,14 +345,19 @@ def _count_gone(library: Library, marks: Sequence[Mark]) -> int:
     return known_rows(library.papers, marks).count(None)
 
 
-def _mark(state: ProfileState, library: Library, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:
-    """Add marks with the ids that the corpus has now, as the former ones get, whose places they may take."""
+def _mark(state: ProfileState, library: Library, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> int:
+    """Add marks with the ids that the corpus has now, as the former ones get, whose places they may take.
+
+    Return the number of the user's own marks that are turned.
+    """
     before = [*state.marks.values()]
     if state.sample:
         state.sample = state.sample.renamed(current_ids(library.papers, before))
     former = latest_marks(library.papers, before)
     state.marks = {each.key: each for each in described_marks(library.papers, former)}
+    own = {each.key: each.similar for each in former if not each.assumed}
     state.mark(described_marks(library.papers, marks), forget)
+    return sum(own.get(each.key, each.similar) != each.similar for each in marks)
 
 
 def _taken(request: Request) -> Set[str]:

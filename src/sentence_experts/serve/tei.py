@@ -109,7 +109,7 @@ async def tokenize(request: Request) -> Response:
     served, in_name = _model(request, body.model)
     texts = texts_of(body.inputs, engine.config.max_texts, "inputs")
     routes: list[str | None] = [None] * len(texts)
-    if in_name or body.route or body.prompt_name:
+    if in_name or body.route or body.prompt_name or served.known.default:
         routes = find_routes(served, in_name, fields_of(body, *ROUTE_FIELDS), len(texts))
     whole = [
         served.known.prompts.get(route or "", "") + text for text, route in zip(texts, routes, strict=True)

@@ -40,6 +40,7 @@ function change(fields, toTop = false) {
   const before = asked.write(state);
   state = {...state, ...fields};
   if (asked.write(state) !== before) history.pushState(null, "", asked.write(state));
+  if ("query" in fields) find("query").value = state.query; // else it may hold a text that is being written
   showQuestion();
   run();
   if (toTop) {
@@ -49,7 +50,6 @@ function change(fields, toTop = false) {
 }
 
 function showQuestion() {
-  if (document.activeElement !== find("query") || !find("query").value.trim()) find("query").value = state.query;
   find("like").hidden = !state.like.length;
   find("hybrid").checked = state.hybrid;
   find("hybrid").closest("label").hidden = state.like.length > 0;
@@ -148,6 +148,7 @@ function show(milliseconds) {
   if (answer.routes.length > 1) parts.push(`${number(lone)} found by one route only`);
   if (columns < answer.routes.length) parts.push(`${count(answer.routes.length - columns, "list")} folded`);
   if (answer.hidden) parts.push(`${count(answer.hidden, "notice")} hidden`);
+  if (answer.without_year) parts.push(`${count(answer.without_year, "paper")} without a year left out`);
   parts.push(`${Math.round(milliseconds)} ms`);
   say(answer.papers.length ? parts.join(" · ") : "No paper passes the filters.");
   if (answer.nothing_close) find("status").prepend(make("strong.far", {}, "No paper found is close to this query."));
@@ -339,9 +340,12 @@ function listen() {
   find("open-help").addEventListener("click", () => openDialog("help"));
   find("kept-similar").addEventListener("click", () => {
     find("kept").close();
-    if (answer) teaching.markAll(kept().map(each => each.id));
+    teaching.markAll(kept().map(each => each.id));
   });
-  find("open-kept").addEventListener("click", () => openKept(openDialog, askKey));
+  find("open-kept").addEventListener("click", () => {
+    find("kept-similar").hidden = !answer; // similar to what is asked
+    openKept(openDialog, askKey);
+  });
   find("key-form").addEventListener("submit", event => {
     event.preventDefault();
     find("key").close();

@@ -26,7 +26,7 @@ export function openScreen(page, change) {
     list.querySelector(".title")?.focus();
   };
   find("screen-next").onclick = () => next(0);
-  find("screen-draw").onclick = () => next(Math.max(Math.trunc(find("screen-size").valueAsNumber) || 0, 0));
+  find("screen-draw").onclick = () => find("screen-size").reportValidity() && next(find("screen-size").valueAsNumber);
   list.onkeydown = async event => {
     const at = event.target.closest("[data-number]"), similar = {s: true, n: false}[event.key.toLowerCase()];
     if (similar === undefined || !at || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -61,6 +61,6 @@ export function body(state) {
 export function curl(state, keyed, profile) {
   const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
   const key = keyed ? ` \\\n  -H "Authorization: Bearer $KEY"` : "";
-  const whose = profile ? ` \\\n  -H ${quoted(`X-Profile: ${profile}`)}` : "";
+  const whose = profile ? ` \\\n  -H ${quoted(`X-Profile: ${encodeURIComponent(profile)}`)}` : "";
   return `curl ${quoted(`${location.origin}/search`)}${key}${whose} \\\n  --json ${quoted(JSON.stringify(body(state)))}`;
 }

@@ -47,7 +47,7 @@ export async function markAll(papers) {
 /** Mark the papers of a file, or by a keyword, and say how many were found. */
 async function markList(body) {
   const found = await change("/list", body);
-  fill(find("list-said"), found ? [`${count(found.marked, "paper")} marked`, found.left_out > 0 && `; ${number(found.left_out)} more have the keyword`, found.unknown > 0 && `; ${number(found.unknown)} not in this library, such as “${found.examples[0]}”`]
+  fill(find("list-said"), found ? [`${count(found.marked, "paper")} marked`, found.changed > 0 && `; ${number(found.changed)} of them marked otherwise before`, found.left_out > 0 && `; ${number(found.left_out)} more have the keyword`, found.unknown > 0 && `; ${number(found.unknown)} not in this library, such as “${found.examples[0]}”`]
     : find("teach-said").textContent);
 }
 

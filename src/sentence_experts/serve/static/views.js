@@ -48,7 +48,7 @@ function ranks(paper, answer, page) {
 export function paperDetails(paper, answer, page, route) {
   const place = route ? page.best(route, paper) : answer.routes.map(each => page.best(each.name, paper)).find(Boolean);
   const values = (name, label) => paper[name === "keyword" ? "keywords" : name]?.length > 0 && make("p.facts.values", {}, `${label}: `,
-    paper[name === "keyword" ? "keywords" : name].map(value => make("button.quiet", {type: "button", title: "Only papers with this", onclick: () => page.filter({[name]: name === "mesh" ? descriptor(value) : value})}, value)));
+    paper[name === "keyword" ? "keywords" : name].map(value => value === "…" ? value : make("button.quiet", {type: "button", title: "Only papers with this", onclick: () => page.filter({[name]: name === "mesh" ? descriptor(value) : value})}, value)));
   const ids = [paper.doi && `doi:${paper.doi}`, paper.pmid && `PMID ${paper.pmid}`, paper.pmcid].filter(Boolean).join(" · ") || paper.paper_id;
   return [
     paper.authors?.length > 0 && make("p.facts", {dir: "auto"}, paper.authors.join("; ")),
