@@ -299,9 +299,10 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
         for alias in ("query", "document"):
             if alias not in plan.names:
                 prompts.pop(alias, None)
-    gone, left_prompts = ({encoder.prompts.get(each) for each in own} for own in (dropped, rest.names))
+    gone_prompts = {encoder.prompts.get(each) for each in dropped}
+    gone_prompts -= {encoder.prompts.get(each) for each in rest.names}
     for alias in {"query", "document"} & {*prompts} - {*rest.names}:
-        if default is not None and prompts[alias] in gone - left_prompts:
+        if default is not None and prompts[alias] in gone_prompts:
             prompts[alias] = prompts[default]
     made = with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
     left = {query: document for query, document in pairs.items() if not {query, document} & dropped}
