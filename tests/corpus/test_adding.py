@@ -230,7 +230,11 @@ def test_bare_digits_are_pmids_whichever_table_has_them(tmp_path: Path, turned: 
 
 
 @pytest.mark.parametrize(
-    "own", [pytest.param(("x7", "x12"), marks=pytest.mark.slow), ("7", "12"), ("30000001", "30000002")]
+    "own",
+    [
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (("x7", "x12"), ("7", "12"))),
+        ("30000001", "30000002"),
+    ],
 )
 def test_bare_digits_are_pmids_of_any_record_in_any_order_of_steps(
     tmp_path: Path, own: tuple[str, str]
@@ -376,7 +380,7 @@ def test_records_of_an_earlier_version_have_fewer_columns(tmp_path: Path) -> Non
     assert len(papers(add_to_corpus(corpus.path, papers=[{"id": "b", "title": "Sleep"}]))) == 2
 
 
-@pytest.mark.parametrize("prefix", ["10.1234/", "own-"])
+@pytest.mark.parametrize("prefix", [pytest.param("10.1234/", marks=pytest.mark.slow), "own-"])
 def test_one_title_of_a_table_is_corrected(tmp_path: Path, prefix: str) -> None:
     """The other rows are the same as before; by a DOI it is the same work, whatever its title."""
     titles = ["Cats purr at night", "Dogs bark by day", "Rice grows", "Stars shine", "Roots in drought"]

@@ -20,7 +20,9 @@ Compile = Callable[..., Pairs]
 
 
 def tables_corpus(papers: Any, citations: Any = None) -> CorpusFolder:
-    """A corpus of a table of papers and one of citations."""
+    """A corpus of a table of papers and one of citations; ids that are named `id` are resolved."""
+    if "paper_id" in (papers[0] if isinstance(papers, list) else papers):
+        return CorpusFolder.of(papers if citations is None else (papers, citations))
     return import_corpus(papers=papers, citations=citations, workers=1)
 
 

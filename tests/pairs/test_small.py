@@ -42,8 +42,9 @@ def options_in(message: str) -> list[dict[str, Any]]:
 
 
 def test_one_article_is_too_few() -> None:
+    corpus = lists_of(30)
     for settings in ({}, {"split": "random"}, {"negatives": "cited"}):
-        message = message_of(lists_of(30), unit="title", **settings)
+        message = message_of(corpus, unit="title", **settings)
         assert "No other split or negatives would work: add articles" in message
 
 
@@ -70,7 +71,8 @@ def test_an_empty_split_is_a_wrong_setting() -> None:
 
 
 def test_units_and_relations_that_link_something_are_named() -> None:
-    message = message_of(lists_of(6), unit="abstract")
+    corpus = lists_of(6)
+    message = message_of(corpus, unit="abstract")
     assert "`unit=abstract`" in message
     assert "These settings link some: `relation=co-citation` `unit=title` links 15 pairs" in message
-    assert "`relation=citation`" not in message_of(lists_of(6), unit="abstract", split="article")
+    assert "`relation=citation`" not in message_of(corpus, unit="abstract", split="article")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.ranking import nearest
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import UsageError
 from sentence_experts.retrieval import texts as texts_module
@@ -39,9 +41,15 @@ def short_windows(monkeypatch) -> None:
     monkeypatch.setattr(texts_module, "window_size", lambda encoder, route: 20)
 
 
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    return import_corpus(out=tmp_path_factory.mktemp("passages") / "corpus", papers=ROWS).path
+
+
 @pytest.fixture
-def corpus(tmp_path):
-    return import_corpus(out=tmp_path / "corpus", papers=ROWS)
+def corpus(imported, tmp_path):
+    """A copy, for indexes of its own."""
+    return CorpusFolder.open(shutil.copytree(imported, tmp_path / "corpus"))
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=7), max_size=40), st.integers(2, 9), st.data())
