@@ -16,7 +16,10 @@ import pyarrow as pa
 from sentence_experts.errors import InputError
 
 # As pandas, R, databases, spreadsheets and people write empty cells. "None" may be an answer.
-NO_VALUES: Final = ("NaN", "nan", "NA", "<NA>", "null", "NULL", "N/A", "n/a", "#N/A")
+NO_VALUES: Final = (
+    *("NaN", "nan", "NA", "<NA>", "null", "NULL", "N/A", "n/a"),
+    *("#N/A", "#NAME?", "#VALUE!", "#REF!", "#DIV/0!", "#NUM!", "#NULL!"),
+)
 HALF_A_PAIR: Final = "half of a surrogate pair, such as \\ud800, is not text"
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)

@@ -398,6 +398,8 @@ def _name_classes(table: pa.Table, known: Mapping[str, Sequence[str]]) -> pa.Tab
 
 def _to_column(name: str, values: list[Any]) -> pa.Array:
     """Return a column of a list of rows; NaN, as in rows of pandas, is None."""
+    if any(isinstance(value, set | frozenset) for value in values):  # whose order differs between runs
+        values = [sorted(each, key=str) if isinstance(each, set | frozenset) else each for each in values]
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

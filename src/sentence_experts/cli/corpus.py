@@ -39,7 +39,7 @@ _ROWS = {
     "in_corpus_citations": "  between papers of the corpus",
     "citations_by_others": "  by works outside the corpus",
     "distinct_cited_works": "  distinct cited works",
-    "papers_with_body": "papers with their text",
+    "papers_with_body": "papers whose text was read",
     "mentions": "  places in the text that cite an identified work",
     "references_never_mentioned": "  identified references that the text never mentions",
     "other_files": "other files, not read",
@@ -200,7 +200,10 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     has_table = any(source["kind"] == "table of citations" for source in corpus.manifest["sources"])
     shown_if_none = (*_SHOWN_IF_NONE, *["in_corpus_citations"] * (has_table and bool(counts["citations"])))
     rows = [
-        (name, f"{counts[key]:,}")
+        (
+            name + " (not kept: --full-text)" * (key == "papers_with_body" and not corpus.bodies),
+            f"{counts[key]:,}",
+        )
         for key, name in _ROWS.items()
         if counts.get(key) or (key in counts and key in shown_if_none)
     ]

@@ -191,8 +191,8 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                 with progress("articles", len(ids)) as advance:
                     source.fetch(ids, advance)
             if client.set_aside:
-                logger.info(
-                    f"{len(client.set_aside)} answers or records were missing or unusable; they are listed "
+                logger.warning(
+                    f"{len(client.set_aside):,} answers or records were missing or unusable; they are listed "
                     "in rejected.jsonl, and the next call requests them again"
                 )
             fetched.left_out += dict.fromkeys(client.set_aside)

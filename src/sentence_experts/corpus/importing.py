@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, buil
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, build_in_memory, following
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
+from sentence_experts.corpus.formats.exports import EXPORTS
 from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.parts import read_rejections
 from sentence_experts.corpus.record_files import (
@@ -27,7 +29,6 @@ from sentence_experts.corpus.record_files import (
     RecordFiles,
     find_exports_among,
     find_record_files,
-    log_ignored,
 )
 from sentence_experts.corpus.records import CorpusRecords
 from sentence_experts.corpus.records_sql import SAME_WORK
@@ -40,6 +41,9 @@ from sentence_experts.tables import Table
 logger = logging.getLogger(__name__)
 
 _FIELDS = ("field", "subfield")  # columns that `field` matches
+_EXPORTS = (".ris", ".nbib", ".bib", ".bibtex", ".ciw", ".enw")  # files that nobody has but to read them
+_TABLES = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+_MEANT = (*_EXPORTS, *_TABLES, *RECORD_SUFFIXES, ".xml", ".nxml")
 # Reasons why a record is set aside that need no warning: another one counts, it was not wanted, or its table
 # tells of it (`UserTable.parse`).
 _EXPECTED = {
@@ -131,8 +135,9 @@ def gather_sources(
     record_paths = [path for path in others if config.format or _holds_records(path)]
     article_paths = [path for path in others if path not in record_paths]
     among = [file for path in article_paths if path.is_dir() for file in find_exports_among(path)]
-    for folder in filter(Path.is_dir, article_paths):
-        log_ignored(folder, (*filter(kind_of, folder.rglob("*")), *(file.path for file in among)))
+    for folder in filter(Path.is_dir, article_paths):  # links are set aside by name
+        read = (each for each in folder.rglob("*") if kind_of(each) or each.is_symlink())
+        _tell_of_ignored(folder, (*read, *(file.path for file in among)), False)
     files = find_sources(article_paths)
     archives = (file.path for file in files if file.kind in ("tar", "zip"))
     elsewhere = frozenset((*archives, *(file.path.resolve() for file in among)))
@@ -145,6 +150,11 @@ def gather_sources(
             "field and years choose among records of OpenAlex and exports: articles and tables are kept whole"
         )
     records = [CorpusRecords(CorpusFolder.open(path)) for path in corpora]
+    if fetched := [each.corpus.path.name for each in records if each.corpus.domains is not None]:
+        logger.warning(
+            f"{', '.join(fetched)}: the domains and provenance of fetched papers are not kept: give rules "
+            "for domains when pairs are compiled (`suggest_domains` writes some)"
+        )
     extras: list[TableSource] = [*records]
     if record_paths or among:
         extras.append(_record_files(record_paths, among, config))
@@ -171,10 +181,48 @@ def _record_files(paths: list[Path], among: list[RecordFile], config: ImportConf
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    files = [*(file for path in paths for file in find_record_files(path, config.format)), *among]
+    files = []
+    for path in paths:
+        found = find_record_files(path, config.format)
+        if path.is_dir():
+            _tell_of_ignored(path, (file.path for file in found), config.format is not None)
+        files += found
+    files += among
+    if config.field and (exports := [file.name for file in files if file.format in EXPORTS]):
+        logger.warning(
+            f"`field`: exports have no fields and are kept whole: {len(exports):,} files, as {exports[0]}"
+        )
     if len({file.name for file in files}) < len(files):  # files of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
     return RecordFiles(files, RecordFilter(config.field, config.years), number_of_workers(config.workers))
+
+
+def _tell_of_ignored(folder: Path, read: Iterable[Path], has_format: bool) -> None:
+    """Tell of the files in a folder that are not read: by name where they may be meant to be."""
+    kinds, meant = Counter[str](), dict[str, list[str]]()
+    for file in sorted(set(folder.rglob("*")) - set(read)):
+        name = file.name.lower()
+        is_file = file.is_file() and name[0] not in "._"
+        if file.is_symlink() and (file.is_dir() or (is_file and name.endswith(_MEANT))):
+            what = "links"
+        elif not is_file:
+            continue
+        elif name.endswith(_EXPORTS):
+            what = "exports" if file.stat().st_size else "empty files"
+        elif name.endswith(_TABLES) and is_table_of_papers(file):
+            what = "tables of papers"
+        else:
+            what = "articles" if has_format and kind_of(file) == "file" else ""
+        if what:
+            meant.setdefault(what, []).append(file.relative_to(folder).as_posix())
+        else:
+            kinds[file.suffix.lower() or "without ending"] += 1
+    if meant:
+        named = ", ".join(f"{what} {len(names):,} ({names[0]})" for what, names in meant.items())
+        logger.warning(f"{folder}: files that are not read: {named}; name as sources those that you want")
+    if kinds:
+        named = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(10))
+        logger.info(f"{folder}: other files that are not read: {named}")
 
 
 def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:
@@ -184,6 +232,8 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     if odd := {reason: n for reason, n in counts["rejected"].items() if reason not in _EXPECTED}:
         told = ", ".join(f"{reason} {number:,}" for reason, number in odd.items())
         logger.warning(f"not read, in all: {told} ({corpus.rejected.name} names them)")
+    if config.full_text and not corpus.bodies:
+        logger.warning("`full_text`: no text is kept, as no source holds the text of an article")
     _tell_of_citations(corpus, any(each["kind"] == "table of citations" for each in read.described))
     values = [one for column in _FIELDS if config.field for one in corpus.count_values(column)]
     for name in config.field or ():
@@ -294,6 +344,9 @@ def add_to_corpus(
                 f"{folder}: fetched by queries, whose domains and provenance a merged corpus does not have; "
                 "import this folder and the sources into a new corpus, with rules for its domains"
             )
+        if before.bodies and not config.full_text:
+            logger.info(f"{folder}: has full texts, so those of new articles are kept too")
+            config = ImportConfig.of(config, full_text=True)
         read = gather_sources([folder, *_check_paths(sources)], config, papers, citations)
         has = [source | {"name": None} for source in before.manifest["sources"]]
         if not config.complete and all(source | {"name": None} in has for source in read.described):

@@ -203,16 +203,23 @@ def kind_of_type(article_type: str | None) -> str:
 def kind_named(text: str | None) -> str | None:
     """Return the kind in a column `kind`, as any program fills it; None where the title may say more."""
     kind = text if text in KINDS else kind_of_type(text)
+    if kind == "article":  # "Editorial comment", "Letter to the editor", but no "news article"
+        first = _split_types(text)[0].partition(" ")[0]
+        kind = first if first in ("editorial", "letter") else "correction" if first == "erratum" else kind
     return None if kind == "article" and text != "article" else kind
 
 
 @lru_cache(1 << 12)  # there are few, of many rows
 def is_misspelt_kind(text: str) -> bool:
-    """Return whether a cell of a column `kind` is nearly the name of a kind.
+    """Return whether a cell of a column `kind` is nearly the name of a kind, or tells of a notice.
 
     >>> is_misspelt_kind("Editoral"), is_misspelt_kind("Journal Article"), is_misspelt_kind("RCT")
     (True, False, False)
     """
+    if kind_named(text) is None and re.search("|".join(TELLING), text.lower()):
+        return not is_type_of_retracted(text)
+    if kind_named(text) is not None:
+        return False
     known = {*KINDS, *_KIND_OF_TYPE}
     types = [each.replace(" ", "-") for each in _split_types(text)]
     return not known & {*types} and any(get_close_matches(each, known, 1, 0.85) for each in types)

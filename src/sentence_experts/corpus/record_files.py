@@ -6,9 +6,8 @@ the group that it had begun.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -26,7 +25,6 @@ from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, sha256_file
 
-logger = logging.getLogger(__name__)
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
 _NAMED_PER_PART = 100  # rejections of single records; further ones are counted
@@ -56,7 +54,7 @@ def record_to_paper(format: str, record: Any, chosen: RecordFilter, day: int = 0
     if format == "openalex":
         return openalex.to_paper(parse_record(record), chosen, day)
     paper = EXPORTS[format].to_paper(record)
-    is_kept = isinstance(paper, str) or chosen.admits(paper.year, paper.subjects)
+    is_kept = isinstance(paper, str) or chosen._replace(fields=()).admits(paper.year, ())
     return paper if is_kept else "filtered"
 
 
@@ -98,7 +96,6 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
         works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
         if works and (format or format_of(works[0])) == "openalex":
             files = works
-        log_ignored(path, files)
     else:
         files, base = [path], path.parent
     if not files:
@@ -112,18 +109,6 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
             "a table of your own, with columns title and id (or doi, pmid), as `papers`"
         )
     return [file for file in found if file.format]
-
-
-def log_ignored(folder: Path, read: Iterable[Path]) -> None:
-    """Log the number of files in a folder that are not read, by the ending of their names."""
-    kinds = Counter(
-        file.suffix.lower() or "without ending"
-        for file in sorted(set(folder.rglob("*")) - set(read))
-        if file.is_file() and file.name[0] != "."
-    )
-    if kinds:
-        named = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(10))
-        logger.info(f"{folder}: files that are not read: {named} (a table of your own is given as `papers`)")
 
 
 def find_exports_among(folder: Path) -> list[RecordFile]:

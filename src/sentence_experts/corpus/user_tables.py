@@ -8,6 +8,7 @@ split at `;` or `|`. Names of columns may be in any case; `tags` are read as `ke
 
 from __future__ import annotations
 
+import csv
 import logging
 import re
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from typing import Any
 
 from sentence_experts.cells import NO_VALUES, BadRowError, as_identifier, as_text, parse_list
 from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, PAPERS_SCHEMA, TEXT_COLUMNS
-from sentence_experts.corpus.formats.exports import find_language_code
-from sentence_experts.corpus.formats.markup import clean, unique
+from sentence_experts.corpus.formats.languages import read_language
+from sentence_experts.corpus.formats.markup import clean, unescape, unique, without_tags
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
     NORMALISE,
@@ -79,7 +80,14 @@ _BETWEEN_IDS = (
 )
 _NO_WORK = re.compile(r"\W*|none|unknown|missing|n\Wa\W?", re.IGNORECASE)
 # "[No author name available]" is a text.
-_BROKEN_ARRAY = re.compile(r"""\[\s*["'“‘{\[].*\]|\[[^][]*[;|][^][]*\]|\[.*\b10\.\d+/.*\]""", re.DOTALL)
+_BROKEN_ARRAY = re.compile(
+    r"""\[\s*["'“‘{\[].*\]|\[[^][]*[;|][^][]*\]|\[.*\b10\.\d+/.*\]|c\(\s*["'].*\)""", re.DOTALL
+)
+# Lists as DuckDB and PostgreSQL write them; the latter quotes what has signs or white space.
+_BRACKETS = re.compile(r"\[(?!No )[^][\"“”;|]*\]")
+_BRACES = re.compile(r'\{(?:(?:"(?:[^"\\]|\\.)*"|[^\s,{}"\\;|]+)(?:,(?!\})|(?=\})))*\}')
+_LINES = re.compile(r"\s*[\r\n]\s*")
+_LONGEST_CELL = 32_767  # characters, of Excel
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
 
@@ -154,7 +162,7 @@ class UserTable:
         at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART
         rows = enumerate(read_rows(self.table), start=1)
         first_rows: dict[str, int] = {}
-        left_out, first, repeated = 0, None, list[int]()
+        left_out, first, repeated, cut = 0, None, list[int](), list[int]()
         # Rows of parts that are there are read again, for their ids.
         for part_number, group in enumerate(split_into_groups(rows, at_once)):
             part = CorpusPart(first_source, part_number)
@@ -168,6 +176,8 @@ class UserTable:
                         else value
                         for key, value in row.items()
                     }
+                    if any(isinstance(each, str) and len(each) == _LONGEST_CELL for each in row.values()):
+                        cut.append(number)
                     if self.kind == "papers":
                         if not _add_paper(part, named, number, self.name, first_rows):
                             repeated.append(number)
@@ -183,6 +193,11 @@ class UserTable:
         if first is not None:
             logger.warning(
                 f"{self.name}: set aside are {left_out:,} rows, the first {first.record}: {first.detail}"
+            )
+        if cut:
+            logger.warning(
+                f"{self.name}: {len(cut):,} rows, the first row {cut[0]}, have a text of {_LONGEST_CELL:,} "
+                "characters, where Excel cuts it off; take the texts from where they came from"
             )
         if repeated:
             logger.warning(
@@ -205,6 +220,16 @@ def _check(table: Table, kind: str) -> dict[str, str]:
         columns = ["keywords" if column == "tags" else column for column in columns]
     named = any(column in columns for column in _NAMING)
     check_columns(name, [column for column in required if column != "id" or not named], columns)
+    index: Any = getattr(table, "index", None)
+    if (
+        kind == "papers"
+        and {*_OWN_IDS}.isdisjoint(columns)
+        and getattr(index, "inferred_type", "") == "string"
+        and not index.name
+    ):
+        logger.warning(
+            f"{name}: its index, as {index[0]!r}, is not read: to take it for ids, name it: rename_axis('id')"
+        )
     if {*_OWN_IDS} <= {*columns}:
         logger.warning(
             f"{name}: papers are known by `id`; `paper_id` beside it is read for identifiers alone"
@@ -221,8 +246,9 @@ def _check(table: Table, kind: str) -> dict[str, str]:
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> bool:
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id; return whether it was."""
     fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
+    fields |= {name: without_tags(fields[name]) for name in ("title", "abstract", "journal")}
     fields["abstract"] = clean_abstract(fields["abstract"])
-    fields["language"] = find_language_code(fields["language"]) or fields["language"]
+    fields["language"] = read_language(fields["language"])
     stated_year = _clean_text(row.get("year"))
     year = year_in(stated_year)
     stated_ids = [(name, each) for name in _NAMING if (each := _clean_identifier(row.get(name)))]
@@ -267,7 +293,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         if (stated := getattr(by_id, name)) and stated != each:
             detail = f"of {whose}: {each} in the column {name}, {stated} in the id"
             part.rejections.append(Rejection(table, None, f"row {number}", f"contradicting-{name}", detail))
-    full_text = _clean_text(row.get(FULL_TEXT))
+    full_text = without_tags(_clean_text(row.get(FULL_TEXT)))
     fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
     retracted = (_clean_text(row.get("retracted")) or "").replace("_", " ")
     if retracted.lower() not in _TRUE | _FALSE:
@@ -359,11 +385,25 @@ def _clean_identifier(value: Any) -> str | None:
 
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
-        listed = parse_list(value)
-        if listed is None and _BROKEN_ARRAY.fullmatch(value.strip()):
-            raise BadRowError(f"not a JSON array: {value[:60]!r}")
-        value = _LIST_SEPARATOR.split(value) if listed is None else listed
+        value = unescape(value)
+        value = _split_list(value, distinct) if (listed := parse_list(value)) is None else listed
     if value is not None and not isinstance(value, list):
         raise BadRowError(f"not a list: {str(value)[:60]!r}")
-    texts = tuple(filter(None, map(_clean_text, value or ())))
+    texts = tuple(filter(None, (without_tags(_clean_text(each)) for each in value or ())))
     return unique(texts) if distinct else texts
+
+
+def _split_list(text: str, has_no_commas: bool) -> list[str]:
+    """Return the items of a list in a cell that is not one of JSON or Python."""
+    text = text.strip()
+    if text.startswith("c(") and (listed := parse_list(f"[{text[2:-1]}]")) is not None:  # of R
+        return listed
+    if _BRACES.fullmatch(text):
+        items = next(csv.reader([text[1:-1]], escapechar="\\"), [])
+        return [each for each in items if each != "NULL"]
+    is_in_brackets = _BRACKETS.fullmatch(text) is not None
+    if _BROKEN_ARRAY.fullmatch(text) or (is_in_brackets and "," in text and not has_no_commas):
+        raise BadRowError(f"not a JSON array: {text[:60]!r}")
+    if is_in_brackets:
+        return text[1:-1].split(",")
+    return _LIST_SEPARATOR.split(text) if re.search("[;|]", text) else _LINES.split(text)

@@ -9,6 +9,7 @@ import bz2
 import gzip
 import lzma
 import os
+import re
 import stat
 import tarfile
 import zipfile
@@ -31,6 +32,10 @@ _FREE_EXPANSION = 2 << 30
 _MAX_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
 
 _DOCUMENT_SUFFIXES = (".xml", ".nxml", ".xml.gz", ".nxml.gz")
+# Other .txt, .csv and .json files in archives are supplements of articles.
+_RECORDS = re.compile(
+    r"\.(?:ris|nbib|bib|bibtex|jsonl)$|(?:^|/)(?:pubmed[\w-]*\.txt|csv-[\w-]+\.csv)$", re.IGNORECASE
+)
 _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
     ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
@@ -214,7 +219,7 @@ def _check_mode(source: Source, name: str, mode: int, size: int) -> list[Member]
          "a name that leads out of the archive (..)"),
         (archived and (name.startswith(("/", "\\")) or name[1:2] == ":"), "unsafe-name", "an absolute name"),
         (stat.S_ISLNK(mode), "link", "links are not followed"),
-        (archived and name.lower().endswith((".ris", ".nbib", ".bib", ".bibtex")), "records-in-archive",
+        (archived and _RECORDS.search(name) is not None, "records-in-archive",
          "records are read from files and folders: unpack the archive"),
         (not name.lower().endswith(_DOCUMENT_SUFFIXES), "", ""),
         (not stat.S_ISREG(mode), "not-a-file", "a device, pipe or socket"),

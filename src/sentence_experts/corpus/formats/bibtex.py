@@ -69,6 +69,9 @@ _JOURNALS = {
     "qjras": "Quarterly Journal of the Royal Astronomical Society", "ssr": "Space Science Reviews",
 }  # fmt: skip
 _JOURNAL = re.compile(r"[\s{]*\\([a-z]+)[\s{}]*")
+_MONTHS = frozenset(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
+UNDEFINED = "undefined"
+"""The reason of errors that tell of names without a meaning; their entries are read all the same."""
 # Fields taken from the entry that `crossref` names.
 _INHERITED = ("year", "date", "journal", "booktitle", "volume", "number")
 
@@ -83,26 +86,37 @@ class _UnclosedError(_BrokenError):
 
 def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
     """Read entries as mappings from field (in lower case) to plain texts, with the type as `entrytype`."""
-    entries = list(_read_entries(text))
+    undefined: list[str] = []
+    entries = list(_read_entries(text, undefined))
     known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
     for entry in entries:
         if isinstance(entry, RecordError):
             yield entry
             continue
+        if entry[KIND] == "xdata":
+            continue
         if (macro := _JOURNAL.fullmatch(entry.get("journal", ""))) and macro[1] in _JOURNALS:
             entry["journal"] = _JOURNALS[macro[1]]
-        name = entry.get("crossref", "").strip().lower()
-        if name and (parent := known.get(name)):
-            parent = {"booktitle": parent.get("title", "")} | parent
-            entry = {name: parent[name] for name in _INHERITED if name in parent} | entry
+        for name in ("xdata", "crossref"):
+            for word in filter(None, map(str.strip, entry.get(name, "").split(","))):
+                if parent := known.get(word.lower()):
+                    parent = {"booktitle": parent.get("title", "")} | parent if name == "crossref" else parent
+                    taken = _INHERITED if name == "crossref" else parent.keys() - {KIND, "key"}
+                    entry = {each: parent[each] for each in taken if each in parent} | entry
+                else:
+                    undefined.append(f"{word} ({name} of {entry.get('key', '')})")
         plain = {
             name: [latex_to_text(value) if name in _TEXTS else without_braces(value)]
             for name, value in entry.items()
         }
         yield plain | {"author": _split_names(entry.get("author", ""))}
+    if undefined:
+        more = f" and {len(undefined) - 5:,} more" * (len(undefined) > 5)
+        detail = f"neither macros nor entries of the file: {', '.join(undefined[:5])}{more}"
+        yield RecordError(UNDEFINED, detail)
 
 
-def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
+def _read_entries(text: str, undefined: list[str]) -> Iterator[dict[str, str] | RecordError]:
     macros: dict[str, str] = {}
     place = unclosed = 0
     while match := _ENTRY.search(text, place):
@@ -116,7 +130,7 @@ def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
             if kind in ("comment", "preamble"):
                 place = _find_closing(text, match.end(), close) + 1
                 continue
-            fields, place = _read_entry(text, match.end(), close, kind, macros)
+            fields, place = _read_entry(text, match.end(), close, kind, macros, undefined)
         except _BrokenError as error:
             line = text.count("\n", 0, match.start()) + 1
             yield RecordError("broken-entry", f"line {line}: {error}")
@@ -145,7 +159,7 @@ def _find_without_sign(text: str, place: int, end: int) -> Iterator[RecordError]
 
 
 def _read_entry(
-    text: str, place: int, close: str, kind: str, macros: Mapping[str, str]
+    text: str, place: int, close: str, kind: str, macros: Mapping[str, str], undefined: list[str]
 ) -> tuple[dict[str, str], int]:
     fields: dict[str, str] = {}
     if kind != "string" and (match := _KEY.match(text, place)):
@@ -159,12 +173,15 @@ def _read_entry(
                 return fields, place + 1
             shown = " ".join(text[place : place + 40].split())
             raise _BrokenError(f"a field was expected, not {shown!r}")
-        value, place = _read_value(text, match.end(), macros)
+        value, place, bare = _read_value(text, match.end(), macros)
+        if match[1].lower() in _TEXTS:
+            undefined += (f"{word} ({match[1]} of {fields.get('key', '')})" for word in bare)
         fields.setdefault(match[1].lower(), value)
 
 
-def _read_value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
-    parts: list[str] = []
+def _read_value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int, list[str]]:
+    """Return a value, the place behind it, and its words that are neither numbers nor macros."""
+    parts, undefined = list[str](), list[str]()
     while True:
         sign = text[place : place + 1]
         if sign in ("{", '"'):
@@ -172,13 +189,15 @@ def _read_value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, 
             parts.append(text[place + 1 : end])
             place = end + 1
         elif match := _BARE.match(text, place):
-            parts.append(macros.get(match.group().lower(), match.group()))
-            place = match.end()
+            word, place = match.group(), match.end()
+            parts.append(macros.get(word.lower(), word))
+            if not (word.lower() in macros or word.lower() in _MONTHS or word[0].isdigit()):
+                undefined.append(word)
         else:
             raise _BrokenError(f"a field has no value: {' '.join(text[place : place + 40].split())!r}")
         joined = _JOIN.match(text, place)
         if joined is None:
-            return "".join(parts), place
+            return "".join(parts), place, undefined
         place = joined.end()
 
 

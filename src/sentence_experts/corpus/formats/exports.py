@@ -19,7 +19,8 @@ from urllib.parse import unquote
 
 from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
-from sentence_experts.corpus.formats.bibtex import BIBTEX_BEGINS, KIND, Fields, read_bibtex
+from sentence_experts.corpus.formats.bibtex import BIBTEX_BEGINS, KIND, UNDEFINED, Fields, read_bibtex
+from sentence_experts.corpus.formats.languages import read_language
 from sentence_experts.corpus.formats.markup import unescape, unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
@@ -53,16 +54,6 @@ _IDENTIFIER = re.compile(
     re.IGNORECASE,
 )
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
-_LANGUAGES = {
-    name: code
-    for code, names in {
-        "en": "english eng american british ukenglish usenglish", "de": "german ger deu ngerman",
-        "fr": "french fre fra", "es": "spanish spa", "it": "italian ita", "pt": "portuguese por",
-        "ru": "russian rus", "zh": "chinese chi zho", "ja": "japanese jpn", "nl": "dutch dut nld",
-        "pl": "polish pol", "tr": "turkish tur", "ko": "korean kor", "sv": "swedish swe",
-    }.items()
-    for name in names.split()
-}  # fmt: skip
 # Types of RIS, BibTeX and Zotero, in lower case.
 _TYPES = {
     name: kind
@@ -234,7 +225,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         unreadable=tuple((each, value.strip()[:SHOWN]) for each, value in odd),
         year=year,
         article_type=named.lower() if named else _TYPES.get(kind.lower(), kind or None),
-        language=find_language_code(stated.get("language")),
+        language=read_language(stated.get("language")),
         retracted=stated.get("retracted", False),
         retracts=tuple(work for work in stated.get("retracts", ()) if work.doi or work.pmid),
         entry=stated.get("entry"),
@@ -306,12 +297,6 @@ def _find_pdf(texts: Iterable[str]) -> str | None:
     return None
 
 
-def find_language_code(language: str | None) -> str | None:
-    """Return the two letters of a language by its name or code, None of others."""
-    low = (language or "").strip().lower().replace("_", "-").partition("-")[0]
-    return _LANGUAGES.get(low, low if len(low) == 2 and low.isalpha() else None)
-
-
 # ---- formats -------------------------------------------------------------------------------------
 
 
@@ -323,7 +308,9 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         if tag in ("AU", "A1"):
             known = set(authors)
             authors += [each for each in map(invert_initials, _split(record[tag])) if each not in known]
-    from_pubmed = re.search("pubmed|nlm|medline", databases) and "embase" not in databases
+    from_pubmed = re.search("pubmed|nlm|medline", databases) and not re.search(
+        "embase|cinahl|exclu|without", databases
+    )
     return {
         "abstract": " ".join([*_all(record, "AB")] or _all(record, "N2")),
         "pmid": number.upper().removeprefix("PMID:").strip() if from_pubmed else None,
@@ -355,7 +342,7 @@ def _more_of_nbib(record: Fields) -> dict[str, Any]:
         "article_type": article_type(kinds) or ("research-article" if "Journal Articles" in kinds else None),
         "mesh": record.get("MH", []),
         "keywords": [word.removeprefix("*") for word in record.get("OT", [])],
-        "retracted": bool(RETRACTED & set(kinds)) or "RIN" in record,
+        "retracted": bool(RETRACTED & set(kinds)) or not record.keys().isdisjoint(("RIN", "RRI")),
         "retracts": list(map(_find_work, record.get("ROF", []))),
     }
 
@@ -460,7 +447,7 @@ EXPORTS = {
         partial(_find_place, _RIS_BEGINS), partial(read_tagged, line_pattern=RIS_LINE), more=_more_of_ris,
         names={
             "title": "TI|T1|CT|ST", "doi": "DO", "year": "PY|Y1|DA", "volume": "VL",
-            "issue": "IS", "journal": "JF|JO|T2|BT|JA", "language": "LA",
+            "issue": "IS", "journal": "JF|JO|T2|BT|JA|J2|J1", "language": "LA",
         }),
     "nbib": Export(
         partial(_find_place, _NBIB_BEGINS), partial(read_tagged, line_pattern=NBIB_LINE), more=_more_of_nbib,
@@ -521,7 +508,8 @@ def read_listed_papers(text: str) -> list[Paper]:
     papers, export = [], EXPORTS[name]
     for record in export.read(text):
         if isinstance(record, RecordError):
-            papers.append(Paper(other=f"a record that cannot be read ({record})"))
+            if record.reason != UNDEFINED:
+                papers.append(Paper(other=f"a record that cannot be read ({record})"))
             continue
         try:
             paper = export.to_paper(record)

@@ -111,6 +111,7 @@ _GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _LIGATURES = {
     "---": "—", "--": "–", "``": "“", "''": "”", "?`": "¿", "!`": "¡", "~": " ",
 }  # fmt: skip
+_ABOUT = re.compile(r"[\s(]~\$?\d")
 _SPACES = dict.fromkeys(" ,;:>\\\n\t", " ") | dict.fromkeys("/!-@*+<", "")
 _CLOSING = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}
 _MAX_FORMULA = 1_000  # characters
@@ -239,7 +240,9 @@ class _Reader:
         if token in "}$$":
             return ""
         if not math:
-            return _LIGATURES.get(token, token)
+            # No tie follows a space: "fell by ~50".
+            is_about = token == "~" and _ABOUT.match(match.string, match.start() - 1)
+            return token if is_about else _LIGATURES.get(token, token)
         if token == "^":
             return self._raise(self._read_argument(math), before)
         return "" if token == "_" else " " if token in "~&" else token

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sentence_experts.corpus.formats.authors import join_name
+from sentence_experts.corpus.formats.languages import read_language
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
 from sentence_experts.corpus.formats.references import (
     add_identifier,
@@ -82,6 +83,7 @@ def _read_paper(record: Element) -> Paper:
             (plain_text(node) or "").strip(",; ") for node in main.iterfind("KeywordList/Keyword")
         ),
         journal=first_text(article, *_JOURNALS),
+        language=read_language(first_text(article, "Language")),
         retracted=bool(
             RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {node.get("RefType") for node in related}
         ),
