@@ -252,6 +252,8 @@ def test_columns_of_a_mapping_are_lists(column: object, kind: str) -> None:
         to_arrow({"text": column})
     for whole in (["rice"], ("rice",), np.array(["rice"]), pd.Series(["rice"]), pa.array(["rice"])):
         assert to_arrow({"text": whole})["text"].to_pylist() == ["rice"]
+    some = {f"word {number}" for number in range(9)}  # a set, whose order differs between runs
+    assert to_arrow([{"tags": some}])["tags"].to_pylist() == [sorted(some)]
 
 
 def test_periods_and_intervals_of_pandas_are_texts() -> None:

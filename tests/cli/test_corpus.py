@@ -25,6 +25,7 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "papers" in printed
     assert "malformed-xml" in printed
     assert "rejected.jsonl" in printed
+    assert "papers whose text was read (not kept: --full-text)" in printed
     assert "references that the text never mentions" in printed
     assert run("corpus", "show", out) == 0
     shown = capsys.readouterr().out

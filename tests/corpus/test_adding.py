@@ -450,7 +450,9 @@ def test_tables_that_were_changed_are_not_made_anew(tmp_path: Path, article: Pat
     assert corpus.papers.read_bytes() == before
 
 
-def test_a_fetched_corpus_does_not_lose_its_domains_silently(tmp_path: Path, article: Path) -> None:
+def test_a_fetched_corpus_does_not_lose_its_domains_silently(
+    tmp_path: Path, article: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     fetched = import_corpus([article], tmp_path / "fetched", workers=1)
     manifest = json.loads((fetched.path / MANIFEST).read_text())
     manifest["tables"][DOMAINS] = {}
@@ -463,6 +465,7 @@ def test_a_fetched_corpus_does_not_lose_its_domains_silently(tmp_path: Path, art
         add_to_corpus(fetched.path, [ris(tmp_path, "one.ris", "b")], workers=1)
     assert (fetched.path / DOMAINS).is_file()
     assert len(papers(import_corpus([fetched.path, tmp_path / "one.ris"], workers=1))) == 2
+    assert "fetched: the domains and provenance of fetched papers are not kept" in caplog.text
 
 
 def test_records_of_papers_that_are_there_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

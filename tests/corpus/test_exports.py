@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from helpers.read_sources import ReadSources, read_sources
 from helpers.small_articles import jats, papers, rejected
+from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.formats.bibtex import read_bibtex
 from sentence_experts.corpus.formats.exports import EXPORTS, read_listed_papers
 from sentence_experts.corpus.formats.latex import GROUP, latex_to_text, read_grouped, tex_to_text
 from sentence_experts.corpus.formats.markup import without_tags
-from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.paper import RecordError
+from sentence_experts.corpus.importing import gather_sources, import_corpus
+from sentence_experts.corpus.paper import Paper, RecordError
 from sentence_experts.errors import InputError
 from sentence_experts.retrieval.citation_export import export_papers
 
@@ -321,6 +323,35 @@ def test_ris_as_other_programs_write_it(tmp_path: Path) -> None:
     assert (paper["pages"], paper["doi"]) == ("e12", "10.1234/a")
 
 
+def read_one(format: str, text: str) -> Paper:
+    export = EXPORTS[format]
+    paper = export.to_paper(next(each for each in export.read(text) if not isinstance(each, RecordError)))
+    assert isinstance(paper, Paper)
+    return paper
+
+
+def test_rare_fields_and_values_are_read() -> None:
+    paper = read_one("nbib", "PMID- 31\nTI  - Sleep.\nLA  - cze\nRRI - Sleep. 2020;1:2. PMID: 5\n")
+    assert (paper.language, paper.retracted) == ("cze", True)
+    paper = read_one("ris", "TY  - JOUR\nTI  - Sleep\nJ2  - J Sleep\nAN  - 104567890\n"
+                     "DB  - CINAHL with MEDLINE exclusion\nER  - \n")  # fmt: skip
+    assert (paper.journal, paper.pmid) == ("J Sleep", None)
+
+
+def test_names_of_bibtex_without_a_meaning_are_told() -> None:
+    text = """@string{crops = "Made-up Crops"}
+    @article{a, title = {Sleep of ~50 rats in Fig.~2}, journal = crops, month = jan, year = 2019, xdata = {x}}
+    @xdata{x, volume = {7}}
+    @article{b, title = {Oaks}, journal = {A } # trees, crossref = {gone}}"""
+    first, second, told = read_bibtex(text)
+    assert isinstance(first, dict)
+    assert (first["title"], first["volume"]) == (["Sleep of ~50 rats in Fig. 2"], ["7"])
+    assert isinstance(second, dict)
+    assert second["journal"] == ["A trees"]
+    assert str(told).endswith("file: trees (journal of b), gone (crossref of b)")
+    assert len(read_listed_papers(text)) == 2
+
+
 def test_files_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     (tmp_path / "library").mkdir()
@@ -331,7 +362,19 @@ def test_files_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCap
     (tmp_path / "library" / "table.csv").write_text("id,title\n1,Rice\n")
     (tmp_path / "library" / "article.xml").write_text(jats(title="Rice"))
     assert len(papers(import_corpus([tmp_path / "library"], workers=1))) == 2
-    assert "that are not read: 2 .pdf, 1 without ending, 1 .csv" in caplog.text
+    assert "not read: tables of papers 1 (table.csv); name as sources" in caplog.text
+    (tmp_path / "records" / "works").mkdir(parents=True)
+    (tmp_path / "records" / "link.ris").symlink_to(tmp_path / "library" / "a.ris")
+    for name, text in {"a.ris": RIS, "own.tsv": "id\ttitle\n1\tRice\n", "no.ris": "", "b.ciw": "FN"}.items():
+        (tmp_path / "records" / name).write_text(text)
+    gather_sources([tmp_path / "records"], ImportConfig(), None, None)
+    told = "exports 1 (b.ciw), links 1 (link.ris), empty files 1 (no.ris), tables of papers 1 (own.tsv)"
+    assert f"not read: {told}; name" in caplog.text
+    (tmp_path / "records" / "works" / "part_000.jsonl").write_text('{"id": "https://openalex.org/W1"}\n')
+    gather_sources([tmp_path / "records"], ImportConfig(), None, None)
+    assert "not read: exports 2 (a.ris), links 1" in caplog.text
+    gather_sources([tmp_path / "library"], ImportConfig(format="ris"), None, None)
+    assert "not read: articles 1 (article.xml); name" in caplog.text
 
 
 def test_an_entry_without_a_key_is_nobodys_parent(tmp_path: Path) -> None:

@@ -92,12 +92,16 @@ def test_of_two_records_of_a_work_the_one_with_text_gives_its_citations(folder: 
         assert corpus.to_pandas()["abstract"].tolist() == ["An abstract."]
 
 
-def test_a_column_of_full_texts_in_a_user_table() -> None:
+def test_a_column_of_full_texts_in_a_user_table(caplog: pytest.LogCaptureFixture) -> None:
     rows = [
         {"id": "1", "title": "Rice", "abstract": "", "full_text": "All  of\nit."},
         {"id": "2", "title": "Wheat", "abstract": "", "full_text": None},
     ]
     assert stored(import_corpus(papers=rows)) == [("1", None, "All of it.")]
+    import_corpus(papers=rows, full_text=True)
+    assert "no text is kept" not in caplog.text
+    import_corpus(papers=rows[1:], full_text=True)
+    assert "no text is kept, as no source holds" in caplog.text
 
 
 def test_full_texts_stay_when_a_corpus_grows(folder: Callable[..., Path], tmp_path: Path) -> None:
@@ -107,4 +111,8 @@ def test_full_texts_stay_when_a_corpus_grows(folder: Callable[..., Path], tmp_pa
     assert stored(grown) == [
         ("doi:10.1000/a", None, "All of it."),
         *(("doi:10.1000/b", *section) for section in SECTIONS),
+    ]
+    grown = add_to_corpus(tmp_path / "corpus", folder(c=article("10.1000/c")), workers=1)
+    assert [text for name, _, text in stored(grown) if name == "doi:10.1000/c"] == [
+        each for _, each in SECTIONS
     ]

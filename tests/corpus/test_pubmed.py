@@ -94,7 +94,9 @@ def test_kinds_of_article_have_the_names_of_jats(kinds: tuple[str, ...], expecte
 def test_headings_keywords_and_journal() -> None:
     mesh = heading("Asthma", "*drug therapy", "genetics") + heading("*Lung") + heading("Humans")
     words = "<KeywordList><Keyword>COPD;</Keyword><Keyword> lung  disease </Keyword></KeywordList>"
-    paper = one(record(citation=f"<MeshHeadingList>{mesh}</MeshHeadingList>{words}"))
+    language = "<Language>eng</Language>"
+    paper = one(record(citation=f"<MeshHeadingList>{mesh}</MeshHeadingList>{words}", article=language))
+    assert paper.language == "en"
     assert paper.mesh == ("Asthma/*drug therapy/genetics", "*Lung", "Humans")
     assert (paper.keywords, paper.journal) == (("COPD", "lung disease"), "Journal")
 

@@ -14,11 +14,12 @@ from helpers.openalex_works import work, write_records
 from helpers.read_sources import ReadSources, read_sources
 from helpers.small_articles import jats, links, papers, rejected
 from sentence_experts.corpus import record_files
+from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.openalex import RecordFilter
-from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.parts import open_parts
-from sentence_experts.corpus.record_files import RecordFile
+from sentence_experts.corpus.record_files import RecordFile, read_records, record_to_paper
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_file
 
@@ -234,6 +235,16 @@ def test_workers_change_no_byte(tmp_path: Path) -> None:
     assert three.fingerprint() == one.fingerprint()
 
 
+def test_a_field_keeps_exports_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "b.ris"
+    path.write_text("TY  - JOUR\nTI  - Oats\nPY  - 2001\nER  - \n")
+    (record,) = read_records("ris", path)
+    assert record_to_paper("ris", record, RecordFilter(("Medicine",), (2001, 2002))) != "filtered"
+    assert record_to_paper("ris", record, RecordFilter(("Medicine",), (2005, 2006))) == "filtered"
+    gather_sources([path], ImportConfig(field=("Medicine",)), None, None)
+    assert "`field`: exports have no fields and are kept whole: 1 files, as b.ris" in caplog.text
+
+
 def test_exports_among_articles_are_read_too(tmp_path: Path) -> None:
     folder = tmp_path / "papers"
     (folder / "more").mkdir(parents=True)
@@ -244,12 +255,14 @@ def test_exports_among_articles_are_read_too(tmp_path: Path) -> None:
     with zipfile.ZipFile(folder / "d.zip", "w") as archive:
         archive.writestr("d.ris", "TY  - JOUR\nTI  - Packed\nER  - \n")
         archive.writestr("d.xml", jats(doi="10.5/4"))
+        for name in ("pubmed-rice-set.txt", "a/works.jsonl", "a/supplement.csv", "readme.txt"):
+            archive.writestr(name, "x")
     corpus = import_corpus([folder], workers=1)
     assert {"doi:10.5/2", "doi:10.5/3", "doi:10.5/4"} < set(corpus.to_pandas()["paper_id"])
     assert len(corpus.to_pandas()) == 4
-    assert corpus.manifest["counts"]["other_files"] == 1
+    assert corpus.manifest["counts"]["other_files"] == 3
     assert [(each["member"], each["reason"]) for each in rejected(corpus)] == [
-        ("d.ris", "records-in-archive")
+        (name, "records-in-archive") for name in ("a/works.jsonl", "d.ris", "pubmed-rice-set.txt")
     ]
 
 

@@ -15,7 +15,9 @@ import pytest
 
 from helpers.read_sources import read_sources
 from helpers.small_articles import links, papers, rejected
+from sentence_experts.cells import BadRowError
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
+from sentence_experts.corpus.user_tables import _list
 from sentence_experts.errors import InputError, UsageError
 
 PAPERS: list[dict[str, Any]] = [
@@ -567,3 +569,43 @@ def test_an_abstract_that_quotes_a_record_leaves_its_table_a_table(tmp_path: Pat
         tmp_path / "a.csv", index=False
     )
     assert {paper["title"] for paper in papers(read_sources(tmp_path / "a.csv"))} == {"Rice", "Oak"}
+
+
+def test_lists_as_databases_and_spreadsheets_write_them() -> None:
+    cells = {
+        "[asthma, lung disease]": ("asthma", "lung disease"),
+        '{asthma,"lung, disease",NULL}': ("asthma", "lung, disease"),
+        'c("asthma", "copd")': ("asthma", "copd"),
+        "asthma\n copd": ("asthma", "copd"),
+        "a long\nword; copd": ("a long word", "copd"),
+        "<i>E. coli</i>; M&uuml;ll": ("E. coli", "Müll"),
+        "[No author name available]": ("[No author name available]",),
+        "[Ca2+] in cells": ("[Ca2+] in cells",),
+    }
+    assert [_list(cell) for cell in cells] == list(cells.values())
+    assert _list('{"Smith, J.","Doe, A."}', distinct=False) == ("Smith, J.", "Doe, A.")
+    with pytest.raises(BadRowError, match="not a JSON array"):
+        _list("[Smith, J., Doe, A.]", distinct=False)
+
+
+def test_marks_errors_and_kinds_in_tables(caplog: pytest.LogCaptureFixture) -> None:
+    texts = (
+        "<jats:p><i>E. coli</i> &amp; rice</jats:p>",
+        "x" * 32_767,
+        "#NAME?",
+        "At p<0.05 and n>3, a<b>c.",
+    )
+    kinds = ("Letter to the Editor", "Editorial comment", "Erratum in", "Corrected article")
+    rows = {
+        "doi": [f"10.1000/{each}" for each in "abcd"],
+        "title": [*"abcd"],
+        "abstract": texts,
+        "kind": kinds,
+    }
+    corpus = import_corpus(papers=pd.DataFrame(rows, index=[*"wxyz"]))
+    found = papers(corpus)
+    assert [each["abstract"] for each in found] == ["E. coli & rice", texts[1], None, texts[3]]
+    assert [each["kind"] for each in found] == ["letter", "editorial", "correction", "article"]
+    assert [each["reason"] for each in rejected(corpus)] == ["unreadable-kind"]
+    assert "1 rows, the first row 2, have a text of 32,767 characters" in caplog.text
+    assert "its index, as 'w', is not read" in caplog.text

@@ -133,7 +133,7 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
     attempts(2)
     corpus = fetch_corpus(plan_of(served), tmp_path / "c", **EMAIL, workers=1)
     assert rejected(corpus)["not-fetched"] == [lost]
-    assert "1 answers or records were missing or unusable" in capsys.readouterr().err
+    assert "warning: 1 answers or records were missing or unusable" in capsys.readouterr().err
     world.fault = lambda number, path: None
     world.asked.clear()
     again = fetch_corpus(plan_of(served), tmp_path / "c", **EMAIL, workers=1)
