@@ -344,8 +344,7 @@ def add_to_corpus(
                 f"{folder}: fetched by queries, whose domains and provenance a merged corpus does not have; "
                 "import this folder and the sources into a new corpus, with rules for its domains"
             )
-        if before.bodies and not config.full_text:
-            logger.info(f"{folder}: has full texts, so those of new articles are kept too")
+        if any(source.get("full_text") for source in before.manifest["sources"]):
             config = ImportConfig.of(config, full_text=True)
         read = gather_sources([folder, *_check_paths(sources)], config, papers, citations)
         has = [source | {"name": None} for source in before.manifest["sources"]]
