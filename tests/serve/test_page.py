@@ -98,7 +98,6 @@ def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
         assert page.input_value("#query") == "rice"
 
 
-@pytest.mark.slow
 def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=sleep+memory&apart=1") as page:
         page.wait_for_selector(DONE)
@@ -129,7 +128,6 @@ def test_hits_lead_back_to_the_library(chromium: Any, served: RunningServer) -> 
         page.wait_for_selector("#paper >> text=/Copied|Not allowed here/")
 
 
-@pytest.mark.slow
 def test_the_best_passage_of_a_full_text_is_shown(chromium: Any, tmp_path: Path, experts_model: Path) -> None:
     sections = [
         f"Plot {n} was dry. {topic} stood in plot {n}." for n, topic in enumerate(TOPICS["crops"] * 40)
@@ -214,7 +212,6 @@ def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
         assert page.title().startswith("rice drought")
 
 
-@pytest.mark.slow
 def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?apart=1") as page:
         page.wait_for_selector("#routes input")
@@ -317,7 +314,6 @@ def test_axe_finds_nothing(chromium: Any, served: RunningServer, axe: Path, them
         assert not found
 
 
-@pytest.mark.slow
 def test_lists_of_the_same_papers_fold_into_one(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=rice+drought&top=100") as page:
         page.wait_for_selector(DONE)
@@ -329,7 +325,6 @@ def test_lists_of_the_same_papers_fold_into_one(chromium: Any, served: RunningSe
         assert page.locator(".route").count() == 2
 
 
-@pytest.mark.slow
 def test_a_keyword_of_a_paper_becomes_a_filter_and_citations_open(
     chromium: Any, served: RunningServer
 ) -> None:

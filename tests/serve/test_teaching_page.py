@@ -94,7 +94,6 @@ def test_marks_become_a_list_that_is_renamed_deleted_and_undone(chromium: Any, s
         assert pressed.count() == 0
 
 
-@pytest.mark.slow
 def test_the_whole_loop_by_keyboard_on_a_phone(chromium: Any, served: RunningServer) -> None:
     size = {"width": 360, "height": 800}
     with opened(chromium, f"{served.url}/?q=rice+drought", viewport=size) as page:
@@ -122,7 +121,6 @@ def test_the_whole_loop_by_keyboard_on_a_phone(chromium: Any, served: RunningSer
         page.keyboard.press("Escape")
 
 
-@pytest.mark.slow
 def test_all_kept_papers_are_marked_however_many(chromium: Any, served: RunningServer) -> None:
     kept = [{"id": f"p{number}", "title": "Rice", "year": None} for number in range(250)]
     answer = {"marks": [], "routes": [], "name": None, "can_undo": False}
@@ -147,7 +145,6 @@ def test_all_kept_papers_are_marked_however_many(chromium: Any, served: RunningS
     assert sent == [each["id"] for each in kept]
 
 
-@pytest.mark.slow
 def test_a_taught_route_can_be_unticked(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=rice+drought") as page:
         page.wait_for_selector(DONE)
@@ -207,7 +204,6 @@ def test_lists_and_keywords_are_marked_before_anything_is_asked(
         assert page.locator("button.mark[aria-pressed=true]").count() > 0
 
 
-@pytest.mark.slow
 def test_papers_are_read_by_keyboard_in_the_order_of_what_was_taught(
     chromium: Any, served: RunningServer
 ) -> None:
@@ -253,7 +249,6 @@ def test_hostile_titles_and_queries_stay_texts(chromium: Any, served: RunningSer
             assert page.locator(f"{part} img, {part} script").count() == 0
 
 
-@pytest.mark.slow
 def test_two_tabs_and_two_profiles(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=rice+drought") as one:
         one.wait_for_selector(DONE)
@@ -298,7 +293,6 @@ def test_a_profile_that_cannot_be_is_refused_and_the_page_goes_on(
         page.evaluate("() => localStorage.clear()")
 
 
-@pytest.mark.slow
 def test_lists_stay_while_another_profile_opens(chromium: Any, served: RunningServer) -> None:
     """Sentences are asked for list by list: some for a taught route are still due when it is gone."""
     with opened(chromium, f"{served.url}/?q=rice+drought") as page:
