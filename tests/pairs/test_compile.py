@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from helpers.compile_pairs import RULES, SMALL, Compile, link_graph
+from helpers.compile_pairs import RULES, SMALL, Compile, link_graph, tables_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import _warn_of_left_out, compile_pairs
@@ -277,9 +277,13 @@ def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: s
         ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
     ],
 )
-def test_impossible_settings_are_errors(compiled: Compile, settings: dict, message: str) -> None:
+def test_impossible_settings_are_errors(settings: dict, message: str) -> None:
+    works = [{"paper_id": f"w{n:02d}", "title": f"Work {n}"} for n in range(60)]
+    citations = [
+        {"citing": f"c{n}", "cited": f"w{(3 * n + k) % 60:02d}"} for n in range(20) for k in range(4)
+    ]
     with pytest.raises(SentenceExpertsError, match=message):
-        compiled(**settings)
+        compile_pairs(tables_corpus(works, citations), unit="title", **settings)
 
 
 def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compile) -> None:
