@@ -128,7 +128,7 @@ CHANGES: list[Change] = [
 @pytest.fixture(scope="module")
 def saved(plain_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved model that no test changes."""
-    folder = tmp_path_factory.mktemp("saved") / "model"
+    folder = tmp_path_factory.mktemp("unchanged") / "model"
     save(load(plain_folders["bert"], device="cpu"), folder)
     return folder
 
