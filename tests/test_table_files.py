@@ -15,6 +15,7 @@ import pytest
 from helpers.text_tables import write_texts
 from sentence_experts.cells import BadRowError
 from sentence_experts.errors import InputError
+from sentence_experts.table_files import holds_rows
 from sentence_experts.tables import read_columns, read_rows, read_table
 from sentence_experts.text_table import TextTable
 
@@ -175,3 +176,10 @@ def test_columns_of_json_lines_may_begin_in_any_row(tmp_path: Path) -> None:
     assert read_table(file, ["label"])["label"].null_count == 121
     file.write_text(file.read_text() + json.dumps(rows[0] | {"count": 2}) + "\n")
     assert read_columns(file) == ["anchor", "positive", "label", "count"], "the file has changed"
+
+
+def test_lines_of_code_in_a_cell_are_no_rows() -> None:
+    assert holds_rows(["one", "a\nb,no\nc,no\nd"], 1, ",") is False
+    assert holds_rows(["a\nb,no\nc,no\nd", "no"], 0, ",") is False
+    assert holds_rows(["a,no\nb,no\nc,no\nd", "no"], 0, ",") is True
+    assert holds_rows(["k(a,b)\n g(a,b)\n h(c,d)\n x", "code"], 0, ",") is False

@@ -212,10 +212,10 @@ def holds_rows(values: Sequence[str], place: int, delimiter: str) -> bool:
     if not others or len(values) < 2:
         return False
     if len(values) == 2 and not is_tab:
-        rows = [
-            re.fullmatch(rf"[^{delimiter}]*{delimiter}(?!\s)[^{delimiter}]*", line) for line in others[:-1]
-        ]
-        if len(rows) < 2 or not all(rows):
+        rows = [line.split(delimiter) for line in others[:-1]]
+        if len(rows) < 2 or any(
+            len(row) != 2 or row[0][:1].isspace() or row[1][:1].isspace() for row in rows
+        ):
             return False
     sign = delimiter if is_tab else _COMMA.replace(",", re.escape(delimiter))
     counts = [len(re.findall(sign, line)) for line in (first, others[-1])]

@@ -368,11 +368,17 @@ def test_files_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCap
     for name, text in {"a.ris": RIS, "own.tsv": "id\ttitle\n1\tRice\n", "no.ris": "", "b.ciw": "FN"}.items():
         (tmp_path / "records" / name).write_text(text)
     gather_sources([tmp_path / "records"], ImportConfig(), None, None)
-    told = "exports 1 (b.ciw), links 1 (link.ris), empty files 1 (no.ris), tables of papers 1 (own.tsv)"
+    told = (
+        "exports that can be read as RIS or BibTeX alone 1 (b.ciw), links 1 (link.ris), "
+        "empty files 1 (no.ris), tables of papers 1 (own.tsv)"
+    )
     assert f"not read: {told}; name" in caplog.text
     (tmp_path / "records" / "works" / "part_000.jsonl").write_text('{"id": "https://openalex.org/W1"}\n')
     gather_sources([tmp_path / "records"], ImportConfig(), None, None)
-    assert "not read: exports 2 (a.ris), links 1" in caplog.text
+    assert (
+        "not read: exports 1 (a.ris), exports that can be read as RIS or BibTeX alone 1 (b.ciw), links 1"
+        in caplog.text
+    )
     gather_sources([tmp_path / "library"], ImportConfig(format="ris"), None, None)
     assert "not read: articles 1 (article.xml); name" in caplog.text
 

@@ -242,7 +242,7 @@ def test_a_field_keeps_exports_whole(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert record_to_paper("ris", record, RecordFilter(("Medicine",), (2001, 2002))) != "filtered"
     assert record_to_paper("ris", record, RecordFilter(("Medicine",), (2005, 2006))) == "filtered"
     gather_sources([path], ImportConfig(field=("Medicine",)), None, None)
-    assert "`field`: exports have no fields and are kept whole: 1 files, as b.ris" in caplog.text
+    assert "`field`: exports have no fields, and are kept whole: 1 (b.ris)" in caplog.text
 
 
 def test_exports_among_articles_are_read_too(tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ def test_pieces_of_a_row_are_set_aside_wherever_its_lines_break() -> None:
     assert _read(whole + f"2,Rye\n\nroots,{REST}") == ["Rice", "-", "-"]
 
 
+def test_rows_of_a_table_without_keys_are_read() -> None:
+    (row,) = read_csv('Authors,Title,Year\n"A\nB",Rice\n')
+    assert row == {"authors": ["A\nB"], "title": ["Rice"]}
+
+
 def test_rows_without_their_last_empty_cells_are_whole() -> None:
     rows = ["1,Rice,Doe A,C,Doe,J", "2,Rye,Doe A,C,Doe,J", "3,Oats", f"4,Teff,{REST}"]
     assert _read("\n".join(rows)) == ["Rice", "Rye", "Oats", "Teff"]

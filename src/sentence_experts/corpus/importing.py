@@ -41,9 +41,10 @@ from sentence_experts.tables import Table
 logger = logging.getLogger(__name__)
 
 _FIELDS = ("field", "subfield")  # columns that `field` matches
-_EXPORTS = (".ris", ".nbib", ".bib", ".bibtex", ".ciw", ".enw")  # files that nobody has but to read them
+_EXPORTS = (".ris", ".nbib", ".bib", ".bibtex")  # files that nobody has but to read them
+_OTHER_EXPORTS = (".ciw", ".enw")
 _TABLES = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
-_MEANT = (*_EXPORTS, *_TABLES, *RECORD_SUFFIXES, ".xml", ".nxml")
+_MEANT = (*_EXPORTS, *_OTHER_EXPORTS, *_TABLES, *RECORD_SUFFIXES, ".xml", ".nxml")
 # Reasons why a record is set aside that need no warning: another one counts, it was not wanted, or its table
 # tells of it (`UserTable.parse`).
 _EXPECTED = {
@@ -190,7 +191,7 @@ def _record_files(paths: list[Path], among: list[RecordFile], config: ImportConf
     files += among
     if config.field and (exports := [file.name for file in files if file.format in EXPORTS]):
         logger.warning(
-            f"`field`: exports have no fields and are kept whole: {len(exports):,} files, as {exports[0]}"
+            f"`field`: exports have no fields, and are kept whole: {len(exports):,} ({exports[0]})"
         )
     if len({file.name for file in files}) < len(files):  # files of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
@@ -209,6 +210,8 @@ def _tell_of_ignored(folder: Path, read: Iterable[Path], has_format: bool) -> No
             continue
         elif name.endswith(_EXPORTS):
             what = "exports" if file.stat().st_size else "empty files"
+        elif name.endswith(_OTHER_EXPORTS):
+            what = "exports that can be read as RIS or BibTeX alone"
         elif name.endswith(_TABLES) and is_table_of_papers(file):
             what = "tables of papers"
         else:
@@ -237,7 +240,7 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     _tell_of_citations(corpus, any(each["kind"] == "table of citations" for each in read.described))
     values = [one for column in _FIELDS if config.field for one in corpus.count_values(column)]
     for name in config.field or ():
-        if re.search("[^\\W\\d]", name) and not RecordFilter((name,)).admits(None, values):
+        if values and re.search("[^\\W\\d]", name) and not RecordFilter((name,)).admits(None, values):
             logger.warning(f"`field`: {name!r} matches no paper that was kept; is it misspelt?")
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
         use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"

@@ -211,13 +211,11 @@ def kind_named(text: str | None) -> str | None:
 
 @lru_cache(1 << 12)  # there are few, of many rows
 def is_misspelt_kind(text: str) -> bool:
-    """Return whether a cell of a column `kind` is nearly the name of a kind, or tells of a notice.
+    """Return whether a cell of a column `kind` is nearly the name of a kind.
 
     >>> is_misspelt_kind("Editoral"), is_misspelt_kind("Journal Article"), is_misspelt_kind("RCT")
     (True, False, False)
     """
-    if kind_named(text) is None and re.search("|".join(TELLING), text.lower()):
-        return not is_type_of_retracted(text)
     if kind_named(text) is not None:
         return False
     known = {*KINDS, *_KIND_OF_TYPE}
@@ -240,7 +238,10 @@ def kind_of(paper: Paper) -> str:
     return "retraction" if kind == "article" and paper.retracts else kind
 
 
-_RETRACTED_TYPES = {"retracted publication", "retracted article", "retracted paper", "retracted"}
+_RETRACTED_TYPES = {
+    *("retracted publication", "retracted article", "retracted paper", "retracted"),
+    *("withdrawn publication", "withdrawn article", "withdrawn"),
+}
 
 
 def is_retracted(paper: Paper) -> bool:

@@ -71,11 +71,10 @@ _COLUMNS = {
     ),
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
-_LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
 # What stands between ids in a cell, and what else than identifiers is an id there: "Smith, 2001" is one.
 _BETWEEN_IDS = (
-    (_LIST_SEPARATOR, re.compile(r"[\w.:-]{1,40}")),
-    (re.compile(r"\s*,\s*"), re.compile(r"(?=\D*\d)[\w.:-]{1,40}")),
+    (re.compile("[;|]"), re.compile(r"[\w.:-]{1,40}")),
+    (re.compile(","), re.compile(r"(?=\D*\d)[\w.:-]{1,40}")),
     (re.compile(r"\s+"), None),
 )
 _NO_WORK = re.compile(r"\W*|none|unknown|missing|n\Wa\W?", re.IGNORECASE)
@@ -86,7 +85,6 @@ _BROKEN_ARRAY = re.compile(
 # Lists as DuckDB and PostgreSQL write them; the latter quotes what has signs or white space.
 _BRACKETS = re.compile(r"\[(?!No )[^][\"“”;|]*\]")
 _BRACES = re.compile(r'\{(?:(?:"(?:[^"\\]|\\.)*"|[^\s,{}"\\;|]+)(?:,(?!\})|(?=\})))*\}')
-_LINES = re.compile(r"\s*[\r\n]\s*")
 _LONGEST_CELL = 32_767  # characters, of Excel
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
@@ -196,8 +194,8 @@ class UserTable:
             )
         if cut:
             logger.warning(
-                f"{self.name}: {len(cut):,} rows, the first row {cut[0]}, have a text of {_LONGEST_CELL:,} "
-                "characters, where Excel cuts it off; take the texts from where they came from"
+                f"{self.name}: texts end at {_LONGEST_CELL:,} characters in {len(cut):,} rows, the first row "
+                f"{cut[0]}: Excel cuts them off there; take them from where they came from"
             )
         if repeated:
             logger.warning(
@@ -226,6 +224,7 @@ def _check(table: Table, kind: str) -> dict[str, str]:
         and {*_OWN_IDS}.isdisjoint(columns)
         and getattr(index, "inferred_type", "") == "string"
         and not index.name
+        and len(index)
     ):
         logger.warning(
             f"{name}: its index, as {index[0]!r}, is not read: to take it for ids, name it: rename_axis('id')"
@@ -360,7 +359,7 @@ def _are_several(cell: str) -> bool:
         return True
     doi, is_named = normalise_doi(cell), parse_identifier(cell).name() is not None
     for separator, word in _BETWEEN_IDS:
-        parts = [part for part in separator.split(cell) if part]
+        parts = [part for part in map(str.strip, separator.split(cell)) if part]
         if len(parts) < 2 or (doi and separator.search(doi)):
             continue
         found = [parse_identifier(part) for part in parts]
@@ -385,8 +384,8 @@ def _clean_identifier(value: Any) -> str | None:
 
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
-        value = unescape(value)
-        value = _split_list(value, distinct) if (listed := parse_list(value)) is None else listed
+        listed = parse_list(value)
+        value = _split_list(unescape(value), distinct) if listed is None else listed
     if value is not None and not isinstance(value, list):
         raise BadRowError(f"not a list: {str(value)[:60]!r}")
     texts = tuple(filter(None, (without_tags(_clean_text(each)) for each in value or ())))
@@ -406,4 +405,4 @@ def _split_list(text: str, has_no_commas: bool) -> list[str]:
         raise BadRowError(f"not a JSON array: {text[:60]!r}")
     if is_in_brackets:
         return text[1:-1].split(",")
-    return _LIST_SEPARATOR.split(text) if re.search("[;|]", text) else _LINES.split(text)
+    return re.split("[;|]" if re.search("[;|]", text) else "[\r\n]", text)

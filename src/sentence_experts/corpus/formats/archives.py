@@ -34,7 +34,8 @@ _MAX_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 t
 _DOCUMENT_SUFFIXES = (".xml", ".nxml", ".xml.gz", ".nxml.gz")
 # Other .txt, .csv and .json files in archives are supplements of articles.
 _RECORDS = re.compile(
-    r"\.(?:ris|nbib|bib|bibtex|jsonl)$|(?:^|/)(?:pubmed[\w-]*\.txt|csv-[\w-]+\.csv)$", re.IGNORECASE
+    r"\.(?:ris|nbib|bib|bibtex|jsonl|ciw|enw)(?:\.gz)?$|(?:^|/)(?:pubmed[\w-]*\.txt|csv-[\w-]+\.csv)$",
+    re.IGNORECASE,
 )
 _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,

@@ -70,7 +70,7 @@ _JOURNALS = {
 }  # fmt: skip
 _JOURNAL = re.compile(r"[\s{]*\\([a-z]+)[\s{}]*")
 _MONTHS = frozenset(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
-UNDEFINED = "undefined"
+UNDEFINED = "undefined-names"
 """The reason of errors that tell of names without a meaning; their entries are read all the same."""
 # Fields taken from the entry that `crossref` names.
 _INHERITED = ("year", "date", "journal", "booktitle", "volume", "number")
@@ -174,7 +174,7 @@ def _read_entry(
             shown = " ".join(text[place : place + 40].split())
             raise _BrokenError(f"a field was expected, not {shown!r}")
         value, place, bare = _read_value(text, match.end(), macros)
-        if match[1].lower() in _TEXTS:
+        if match[1].lower() in ("title", "abstract", "journal", "booktitle", "author"):
             undefined += (f"{word} ({match[1]} of {fields.get('key', '')})" for word in bare)
         fields.setdefault(match[1].lower(), value)
 

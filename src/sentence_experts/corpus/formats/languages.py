@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sentence_experts.corpus.formats.markup import clean
 
 _LANGUAGES = {
@@ -19,10 +21,10 @@ _LANGUAGES = {
 def read_language(stated: str | None) -> str | None:
     """Return the two letters of a language by its name or code, others as they are; None of an unknown one.
 
-    >>> read_language("eng"), read_language("en-GB"), read_language("cze"), read_language("und")
+    >>> read_language("eng"), read_language("English; French"), read_language("cze"), read_language("und")
     ('en', 'en', 'cze', None)
     """
-    text = clean(stated or "")
+    text = clean(re.split("[;|,]", stated or "")[0])
     low = (text or "").lower().replace("_", "-").partition("-")[0]
     code = _LANGUAGES.get(low, low if len(low) == 2 and low.isalpha() else text)
-    return None if low == "und" else code
+    return None if low in ("und", "undefined", "undetermined", "unknown", "n/a", "?") else code

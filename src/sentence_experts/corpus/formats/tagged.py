@@ -155,7 +155,9 @@ def read_csv(text: str) -> Iterator[Fields | RecordError]:
     except csv.Error as error:
         end = RecordError("broken-file", f"after row {rows[-1][0] if rows else 0}: {error}")
     header = [name.strip().lower() for name in rows[0][1]] if rows else []
-    place, key = next(((header.index(name), key) for name, key in _KEYS.items() if name in header), (0, ".*"))
+    place, key = next(
+        ((header.index(name), key) for name, key in _KEYS.items() if name in header), (0, "(?s).*")
+    )
     short = {number for number, cells in rows if len(cells) < len(header)}
     parts = {
         n for n, cells in rows if n in short and not re.fullmatch(key, "".join(cells[place:][:1]).strip())
