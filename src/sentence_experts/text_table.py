@@ -27,12 +27,13 @@ from sentence_experts.tables import (
 
 logger = logging.getLogger(__name__)
 
-# Words of headings of texts; others of several words, or with a capital, may be the first text.
-_USUAL = {
-    "abstract", "abstracts", "answer", "comment", "comments", "content", "description", "document", "message",
-    "name", "note", "notes", "query", "question", "review", "sentence", "summary", "text", "texts", "title",
-    "titles",
-}  # fmt: skip
+# What headings of texts end with, or have before "of"; others may be the first text.
+_USUAL = re.compile(
+    r"(\S+ +){0,2}\S*?(abstract|answer|body|comment|content|description|document|feedback|keyword|message"
+    r"|name|note|prompt|quer(y|ie)|question|response|review|sentence|summar(y|ie)|term|text|title|tweet)s?[\d_]*"
+    r"( of .{1,30})?",
+    re.IGNORECASE,
+)
 
 
 class TextRow(NamedTuple):
@@ -45,9 +46,8 @@ class TextRow(NamedTuple):
 @cache
 def _warn_of_heading(name: str, heading: str) -> None:
     """Warn, once, of the only heading of a table that may be its first text."""
-    words = re.findall(r"[^\W_]+", heading.casefold())
     is_name = heading == heading.lower() and len(heading.split()) == 1
-    if not is_name and (len(words) > 3 or _USUAL.isdisjoint(words)):
+    if not (is_name or _USUAL.fullmatch(heading)):
         logger.warning(
             f"{name}: the first line, {heading[:60]!r}, is taken for the name of the column (give it as "
             "`column` if it is one); if it is a text, write a name above it"

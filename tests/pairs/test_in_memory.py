@@ -313,7 +313,7 @@ def test_rows_that_contradict_each_other_are_told(caplog: pytest.LogCaptureFixtu
     assert "test: 2 rows say the opposite of others about the same texts" in caplog.text
     caplog.clear()
     Pairs.of({"test": table[1:]})
-    assert "test: 1 of 3 rows repeat another one" in caplog.text
+    assert "test: rows that repeat another one count each time: 1 of 3" in caplog.text
     caplog.clear()
     Pairs.of({"train": table[2:], "test": table[1:3]})
     assert not caplog.text

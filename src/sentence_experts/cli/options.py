@@ -85,8 +85,11 @@ class Verb(TyperCommand):
                 raise UsageError(f"{flag if flag.startswith('-') else 'an argument'} is empty: give a value")
         given = self.make_parser(ctx).parse_args([*args])[2]
         single = [each for each in given if each.param_type_name == "option" and not each.multiple]
-        if twice := next((each for each in single if single.count(each) > 1 and not each.is_eager), None):
-            raise UsageError(f"{twice.opts[0]} is given twice: give it once")
+        twice = next((each for each in single if single.count(each) > 1), None)
+        if twice and not any(each.is_eager for each in given):  # such as --help
+            raise UsageError(
+                f"{'/'.join([twice.opts[0], *twice.secondary_opts])} is given twice: give it once"
+            )
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 

@@ -31,8 +31,11 @@ PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_
 Score = Callable[[Sequence[str], Sequence[str], str], NDArray[np.float64]]
 COSINE_DIGITS = 12  # so that pairs of equal texts, whose cosines differ from 1 by rounding, are ties
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
-_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"  # Thai to Chinese
-_WORD = rf"[^\W{_UNSPACED}]{{2,}}|[{_UNSPACED}]"
+_UNSPACED = (  # from Thai to Chinese
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f"
+    r"\U00020000-\U0003ffff"
+)
+_WORD = rf"[^\W{_UNSPACED}]{{2,}}|(?=\w)[{_UNSPACED}]"
 TFIDF_LABEL, MEMORY_LABEL = "TF-IDF", "memory of training"
 
 

@@ -139,12 +139,12 @@ class Pairs(TableFolder):
         if not any(table.num_rows for table in tables.values()):
             raise InputError("no pairs: every table is empty")
         for name, table in tables.items():
-            told = [each for each in ("anchor", "positive", "label", "domain", NEGATIVE)
+            told = [each for each in ("anchor_id", "positive_id", "label", "domain", NEGATIVE)
                     if each in table.column_names]  # fmt: skip
             again = table.num_rows - table.group_by(told).aggregate([]).num_rows
             if again and name != "train":
                 logger.warning(
-                    f"{name}: {again:,} of {table.num_rows:,} rows repeat another one, and each counts "
+                    f"{name}: rows that repeat another one count each time: {again:,} of {table.num_rows:,} "
                     "(`import_pairs` leaves them out)"
                 )
             if count := int(find_contradicted(table).sum()):

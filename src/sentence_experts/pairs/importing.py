@@ -372,7 +372,8 @@ def _add_negatives(
         rows = first[assignment.pairs[first] == number]
         stated = np.unique(pairs.domain[rows[labels[rows] == 0]])
         lacking[number] = pairs.take(rows[(labels[rows] == 1) & ~np.isin(pairs.domain[rows], stated)])
-    if config.negatives != "matched" and not any(map(len, lacking)):
+    is_stated = (labels[first[assignment.pairs[first] != TRAIN]] == 0).any()
+    if config.negatives != "matched" and is_stated and not any(map(len, lacking)):
         logger.warning(f"`negatives={config.negatives}` has no effect, as the rows state negatives")
     drawn = draw_negatives(known, lacking, assignment, config.negatives, 0, rng)
     tables = {}

@@ -43,7 +43,12 @@ _TWO_NUMBERS = re.compile(r"\d+\.\d+")  # as of versions and sections
 _SECTION = re.compile(r"\d+(\.(1?\d|20))?")
 _WHOLE = re.compile(r"\.0*$")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_WITH_UNIT = re.compile(r"([$€£¥]?) ?[+-]?\d[\d.,]* ?((?:%|(?!th\b)[^\W\d_][^\d\s]{0,9})?)")
+# "12A", "1500s" and "2nd" have no unit.
+_UNIT = (
+    r"[ \xa0]?[%‰$€£¥]|[ \xa0]?°[CFK]?|[glm]|[ \xa0][^\W\d_]"
+    r"|[ \xa0]?(?!(?:th|st|nd|rd|er|re|ème)$)[^\W\d_]{2}[^\d\s]{0,8}"
+)
+_WITH_UNIT = re.compile(rf"[~<>≤≥−+-]*([$€£¥]?) ?[~<>≤≥−+-]*\d[\d.,]*({_UNIT})?")
 _NEARLY_ALL = 0.9  # share of numbers with one unit in a column of them
 _MANY_TEXTS = 0.3  # share of texts among numbers that are no typing errors, or words for nothing
 _EXACT = 1 << 53  # floats hold whole numbers up to here
@@ -413,16 +418,20 @@ def _warn_of_unit(values: list[list[str]], named: str) -> None:
     """Warn of a column of many numbers that nearly all have one unit, such as "12 mg", "45%" and "$5"."""
     flat = [value for each in values for value in each]
     found = [match for value in flat if (match := _WITH_UNIT.fullmatch(value))]
-    units = Counter((match[1], match[2]) for match in found if match[1] or match[2])
+    units = Counter(unit for match in found if (unit := _unit_of(match)))
     if not units:
         return
     unit, times = units.most_common(1)[0]
-    same = [match[0] for match in found if (match[1], match[2]) == unit]
+    same = [match[0] for match in found if _unit_of(match) == unit]
     if times >= _NEARLY_ALL * len(flat) and len({*same}) > MAX_CATEGORIES:
         logger.warning(
-            f"{named}: {times:,} of {len(flat):,} values are a number with {''.join(unit)!r}, such as "
+            f"{named}: {times:,} of {len(flat):,} values are a number with {unit!r}, such as "
             f"{same[0]!r}, and each is a label; write the numbers alone to have them cut into ranges"
         )
+
+
+def _unit_of(match: re.Match[str]) -> str:
+    return match[1] + (match[2] or "").strip()
 
 
 def _put_in_bins(values: list[list[float]], bins: int, named: str) -> list[list[str]]:

@@ -195,7 +195,7 @@ def teach(
         before = latest_marks(
             searcher.papers, state.routes[config.name].marks if config.name in state.routes else ()
         )
-        if lost := {each.key for each in before} - {each.key for each in marks}:
+        if lost := {each.paper for each in before} - {each.paper for each in marks}:
             logger.warning(
                 f"`name`: takes the place of the route {config.name!r}, of whose {len(before):,} marks the "
                 f"table lacks {len(lost):,}; with another name both are kept"

@@ -157,7 +157,7 @@ async def _call(request: Request, name: str, arguments: dict[str, Any]) -> tuple
     tool = TOOLS.get(name)
     if tool is None:
         return f"no tool {name!r}; there are {', '.join(TOOLS)}", True
-    if arguments and not tool.schema["properties"]:
+    if not tool.schema["properties"] and arguments.keys() & TOOLS["search"].schema["properties"].keys():
         return f"{name} takes no arguments; `search` takes a query and filters", True
     try:
         answer = await tool.path(Request(request.scope, _receiver(to_json(arguments))))

@@ -208,7 +208,7 @@ def _corrections(library: Library, name: str, entry: TaughtEntry) -> dict[str, s
     if entry.kind != "head":
         return _OUTDATED
     changed = library.change_of(name, entry)
-    return {"verdict": f"{changed}."} if changed else {}
+    return {"verdict": f"{changed}. {entry.figures.get('verdict', '')}".strip()} if changed else {}
 
 
 def _is_table_of_marks(text: str) -> bool:

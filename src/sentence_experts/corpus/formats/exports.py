@@ -334,7 +334,7 @@ def _more_of_nbib(record: Fields) -> dict[str, Any]:
     online = [date[:4] for date in _all(record, "DEP")]  # 20191130
     return {
         "title": without_marks(_first(record, "TI", "BTI")),
-        "year": _find_earliest([*_all(record, "DP"), *online]),
+        "year": _find_earliest([*_all(record, "DP"), *online]) or _first(record, "DP"),
         # The DOI is marked as one, or an address (ERIC).
         "doi": next((each.removesuffix("[doi]") for each in numbers if each.endswith("[doi]")), None),
         "addresses": [each for each in numbers if each.startswith("http")],
@@ -373,15 +373,14 @@ def _more_of_pubmed(row: Fields) -> dict[str, Any]:
     place = _PLACE.search(details)
     short = _first(row, "shortdetails") or ""
     authors = (_first(row, "authors", "description") or "").rstrip(". ")
+    stated = _first(row, "publication year")
     return {
         "title": without_marks(_first(row, "title")),
         "doi": _first(row, "doi") or find_doi(details),
         "pmid": _first(row, "pmid") or named.get("PMID") or _first(row, "entrezuid"),
         "pmcid": _first(row, "pmcid") or named.get("PMCID"),
         "authors": map(invert_initials, re.split(r"[,;] ", authors)),
-        "year": _find_earliest(
-            [_first(row, "publication year") or short or details, *_EPUB.findall(details)]
-        ),
+        "year": _find_earliest([stated or short or details, *_EPUB.findall(details)]) or stated,
         "journal": _first(row, "journal/book") or short.partition(".  ")[0],
         **(place.groupdict() if place else {}),
     }

@@ -26,13 +26,14 @@ RIS_LINE = re.compile(rf"(?!ER{GAP}-[ \t\xa0]*(?!{_NUMBERS})\S)([A-Z][A-Z0-9]){G
 NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
 # Files that were joined where the first had no line break at its end.
 _JOINED = re.compile(rf"^ER{GAP}- *(?=TY{GAP}- )", re.MULTILINE)
-_JOINED_NBIB = re.compile(r"(?<=\S)(PMID- \d+\s*\n(?:OWN|STAT) *- )")
+_JOINED_NBIB = re.compile(r"(?<=\S)(PMID- \d+[ \t\r]*\n[A-Z]{2,4} *- )")
 # Tags of every record, and not of what may stand between two.
 _TELLING = {"TI", "T1", "T2", "JO", "AU", "A1", "AB", "N2", "DO", "PY", "Y1"}
 _LINE_END = re.compile(r"\r*\n|\r")  # not U+2028 and others, which stand in abstracts
 _STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
 # The columns of PubMed (since 2020, and before) and of Zotero that no row leaves empty.
 _KEYS = {"pmid": r"\d+", "entrezuid": r"\d+", "key": r"[A-Z0-9]{8}"}
+_CREATED = ("create date", r"\d+\D\d+\D\d+.*")  # of PubMed, as it or a spreadsheet writes days
 _FEW_COLUMNS = 5  # of which an abstract may look like the ends of two rows
 _MAX_VALUE = 1 << 17  # longer than any text of a record
 
@@ -162,12 +163,15 @@ def read_csv(text: str) -> Iterator[Fields | RecordError]:
     parts = {
         n for n, cells in rows if n in short and not re.fullmatch(key, "".join(cells[place:][:1]).strip())
     }
+    created = header.index(_CREATED[0]) if _CREATED[0] in header else len(header)
     for (number, cells), (after, _) in pairwise([*rows[1:], (0, [])]):
         if any(cell.strip() for cell in cells[len(header) :]):
             why = f"{len(cells)} cells where the header has {len(header)}"
             yield RecordError("broken-entry", f"row {number}: {why}")
         elif number in parts or (number in short and after in parts):
             yield RecordError("broken-entry", f"row {number}: a line break seems to divide it")
+        elif number in short and created < len(cells) and not re.fullmatch(_CREATED[1], cells[created]):
+            yield RecordError("broken-entry", f"row {number}: a cell seems to be missing")
         elif len(header) > _FEW_COLUMNS and any(
             "\n" in cell and holds_rows(cells, place, separator) for place, cell in enumerate(cells)
         ):
