@@ -285,7 +285,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     for name in ("pmid", "pmcid", "openalex"):
         given = _clean_identifier(row.get(name)) or ""
         others[name] = _NORMALISE[name](given) or getattr(parse_identifier(given), name)
-        if not others[name] and re.search("[1-9]", given):
+        if not others[name] and re.search("[1-9]|[A-Za-z]", given) and not _NO_WORK.fullmatch(given):
             part.rejections.append(_reject_value(table, number, name, whose, given))
         others[name] = others[name] or getattr(by_id, name)
     for name, each in {"doi": doi, **others}.items():
