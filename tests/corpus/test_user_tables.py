@@ -162,6 +162,7 @@ def test_identifiers_may_be_addresses_and_unreadable_ones_are_listed(tmp_path: P
         {"id": "a", "title": "Rice", "pmid": "https://pubmed.ncbi.nlm.nih.gov/11111111/"},
         {"id": "b", "title": "Oak", "pmcid": "https://www.ncbi.nlm.nih.gov/pmc/articles/PMC123/"},
         {"id": "c", "title": "Ash", "pmid": "1;2", "openalex": "W12"},
+        {"id": "d", "title": "Elm", "pmid": "none", "pmcid": "asked for"},
     ]
     corpus = read_sources(papers=pd.DataFrame(rows))
     found = {paper["title"]: paper for paper in papers(corpus)}
@@ -171,7 +172,8 @@ def test_identifiers_may_be_addresses_and_unreadable_ones_are_listed(tmp_path: P
         None,
     )
     assert [(each["reason"], each["detail"]) for each in rejected(corpus)] == [
-        ("unreadable-pmid", "of the paper c: 1;2")
+        ("unreadable-pmid", "of the paper c: 1;2"),
+        ("unreadable-pmcid", "of the paper d: asked for"),
     ]
 
 
