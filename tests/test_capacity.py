@@ -137,6 +137,7 @@ def test_questions_of_a_test_stand_in_one_text_and_in_no_other_set(monkeypatch: 
 @pytest.mark.parametrize(
     "arm", ["dense", "dense, mixed batches", "adapter, rank 8", "separate", "head and base"]
 )
+@pytest.mark.slow
 def test_only_the_weights_of_the_arm_are_trained(tiny: study.RunFile, arm: str) -> None:
     bench = capacity_runs.Bench(capacity.SETS[capacity.MOST], Folders(Path(), Path()), "cpu")
     own = capacity.ARMS[arm]

@@ -140,6 +140,7 @@ def words_of(command: str) -> list[str]:
     return ["" if word == "EMPTY" else word for word in command.split()]
 
 
+@pytest.mark.slow
 def test_wrong_arguments_show_before_torch_is_imported(place: Path) -> None:
     commands = json.dumps([words_of(command) for command in EARLY])
     done = subprocess.run(

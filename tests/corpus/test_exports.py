@@ -144,6 +144,7 @@ def test_bibtex(tmp_path: Path) -> None:
     assert "a short DOI" in reasons["unreadable-doi"]
 
 
+@pytest.mark.slow
 def test_hostile_exports_are_read_in_time(tmp_path: Path) -> None:
     """Parsing does not start over at the end of the file for each of 100,000 entries or lines."""
     contents = {

@@ -55,6 +55,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in (*FILES, *kept)}
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: Path) -> None:
     sources = [simulated / "simulated.tar.gz", simulated / "articles"]
     one = import_corpus(sources, tmp_path / "one", workers=1)
@@ -164,6 +165,7 @@ def test_another_corpus_is_replaced_only_with_overwrite(
     assert new.fingerprint() != old
 
 
+@pytest.mark.slow
 def test_damaged_parts_of_an_interrupted_import_are_parsed_again(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +275,7 @@ def test_a_folder_with_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.M
     assert corpus.to_pandas()["title"].tolist() == ["Rice"]
 
 
+@pytest.mark.slow
 def test_folders_whose_names_mean_something_to_duckdb(tmp_path: Path) -> None:
     """As a pattern, `a[1]` names its neighbour `a1`; `year=2020` is a column."""
     rows = [

@@ -82,6 +82,7 @@ def test_counts_agree_with_an_independent_parser(elife: CorpusFolder, real_data:
 
 
 @pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.slow
 def test_texts_contain_no_markup(name: str, request: pytest.FixtureRequest) -> None:
     corpus: CorpusFolder = request.getfixturevalue(name)
     debris = re.compile(

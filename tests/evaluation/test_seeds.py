@@ -80,6 +80,7 @@ def test_differences_pair_equal_numbers_of_seeds():
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("share", [0.3, 3.0, 10.0])
+@pytest.mark.slow
 def test_seeds_that_lie_close_together_do_not_make_false_positives(seeds: int, share: float):
     generator = np.random.default_rng(seeds)
     influence = np.zeros((seeds, 2))

@@ -130,6 +130,7 @@ def test_a_limit_of_shared_references_is_for_coupling() -> None:
         PairsConfig.of(relation="citation", rare=20)
 
 
+@pytest.mark.slow
 def test_the_dataset_says_how_many_articles_leak(compiled: Compile) -> None:
     by_article = compiled(split="article", unit="title").manifest
     assert by_article["test_articles_seen_in_training"] == by_article["test_papers_seen_in_training"] == 0

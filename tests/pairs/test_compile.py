@@ -201,6 +201,7 @@ def test_either_paper_of_a_pair_comes_first_about_as_often(compiled: Compile) ->
     assert 0.35 < sum(first) / len(first) < 0.65
 
 
+@pytest.mark.slow
 def test_duplication_repeats_training_pairs_by_their_count(compiled: Compile) -> None:
     plain = compiled(frequency="none").split("train").num_rows
     rows = compiled(frequency="duplication").split("train").to_pylist()

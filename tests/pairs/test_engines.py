@@ -87,6 +87,7 @@ def test_limits_change_no_byte(compiled: Compile, corpus: CorpusFolder, tmp_path
     assert other.fingerprint() != limited.fingerprint()
 
 
+@pytest.mark.slow
 def test_long_lists_link_nothing_and_are_counted(compiled: Compile, corpus: CorpusFolder) -> None:
     """The longest lists of the corpus, left out, take their pairs with them; the rest stays."""
     lengths = duckdb.sql(

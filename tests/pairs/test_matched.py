@@ -85,6 +85,7 @@ def test_hundreds_of_thousands_of_pairs_are_matched() -> None:
     assert nearest == 0
 
 
+@pytest.mark.slow
 def test_compiled_negatives_are_matched_or_reported(compiled: Compile) -> None:
     checked = 0
     for settings_ in ({"unit": "title"}, {"unit": "title", "split": "year", "max_eval_per_domain": 15}):

@@ -150,6 +150,7 @@ def test_the_card_and_the_command_count_pairs_by_level(
     assert "| bracket |" in card
 
 
+@pytest.mark.slow
 def test_training_pairs_are_of_the_nearest_level_with_enough(
     mentioned: CorpusFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_noise_is_not_taken_for_knowledge() -> None:
 
 
 @pytest.mark.parametrize("queries", [1, pytest.param(3, marks=pytest.mark.slow), 6])
+@pytest.mark.slow
 def test_noise_on_papers_that_are_judged_several_times_is_not_either(queries: int) -> None:
     low = []
     for seed in range(10):

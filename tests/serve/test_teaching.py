@@ -416,6 +416,7 @@ def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     assert client.post("/search", json={"query": "rice", "routes": ["m:mine"]}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_route_stays_on_what_it_began_as(library: Path, experts: SentenceTransformer) -> None:
     app = sentence_experts.create_app({"m": experts}, corpus=library, watch=False, base=False)
     with TestClient(app, base_url="http://localhost") as client:

@@ -134,6 +134,7 @@ assert vectors[:, 0].tolist() == list(range(1, 21))
 """
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_cache_compute_each_text_once(tmp_path: Path):
     log = tmp_path / "log"
     command = [sys.executable, "-c", FILL, str(tmp_path / "cache"), str(log)]

@@ -58,6 +58,7 @@ def real_tasks(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Tas
     )
 
 
+@pytest.mark.slow
 def test_sizes_and_classes(real_tasks: Tasks) -> None:
     entries = real_tasks.manifest["datasets"]
     banking = entries["classification"]["banking77"]

@@ -48,6 +48,7 @@ def test_a_checkpoint_whose_best_one_is_damaged_is_not_continued(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [first.name]
 
 
+@pytest.mark.slow
 def test_a_killed_run_records_the_losses_of_a_whole_one(
     pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

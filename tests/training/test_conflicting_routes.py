@@ -76,6 +76,7 @@ HOW = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_experts_follow_conflicting_routes(
     base: SentenceTransformer, data: Pairs, labelled: list[dict[str, str]]
 ) -> None:

@@ -178,6 +178,7 @@ def test_other_routes_and_other_test_texts_leave_stored_vectors_valid(
         assert folder_fingerprint(tmp_path / name, "topic") == folder_fingerprint(folder, "topic"), name
 
 
+@pytest.mark.slow
 def test_other_routes_read_as_many_tokens_as_before(
     small_fitted: se.FitResult, plain_model: Path, tmp_path: Path
 ) -> None:
@@ -462,6 +463,7 @@ def test_a_rank_over_the_width_is_any_rank(plain_model: Path) -> None:
     assert first == second
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_continues_with_its_runs(
     plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

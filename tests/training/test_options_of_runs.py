@@ -53,6 +53,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return weights_of(run / "model")
 
 
+@pytest.mark.slow
 def test_the_temperature_is_trained_and_reported(preprint_run: Path) -> None:
     result = json.loads((preprint_run / "run.json").read_text())
     best = preprint_run / "checkpoints" / f"checkpoint-{result['kept_step']}" / "loss.safetensors"

@@ -123,6 +123,7 @@ def test_a_dense_model_keeps_the_instructions_it_learned_with(
         )
 
 
+@pytest.mark.slow
 def test_a_token_router_learns_with_its_balance(tasks: Tasks, minilm: str, tmp_path: Path) -> None:
     model = make_task_encoder(tmp_path / "model", minilm, router="token", top_k=2)
     short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})

@@ -73,6 +73,7 @@ def test_killed_search_continues_as_if_nothing_had_happened(
     assert (out / "best.yaml").read_text() == (result.out / "best.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_trials_can_be_added(result: TuneResult, pairs: Pairs, experts_model: Path) -> None:
     more = tune(experts_model, pairs, out=result.out, space=SPACE, trials=4, **SHARED)
     fewer = tune(experts_model, pairs, out=result.out, space=SPACE, trials=1, **SHARED)
@@ -119,6 +120,7 @@ def test_notes_beside_trials_stay(
     assert [file.parent.name for file in sorted(out.glob("trials/*/run.json"))] == ["000"]
 
 
+@pytest.mark.slow
 def test_failed_trial_is_recorded_and_the_search_continues(
     pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:

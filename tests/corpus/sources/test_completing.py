@@ -93,6 +93,7 @@ def test_what_lacks_an_abstract_is_completed_by_identifier(
         import_corpus(library, out, workers=1)
 
 
+@pytest.mark.slow
 def test_what_failed_is_requested_again_and_the_bytes_are_the_same(
     world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow
 def test_groups_hold_the_tasks_of_their_papers():
     found = {name: hub_tasks([name]) for name in GROUPS}
     assert {name: len(tasks) for name, tasks in found.items()} == SIZES

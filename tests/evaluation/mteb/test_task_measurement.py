@@ -51,6 +51,7 @@ def test_finished_tasks_are_not_measured_again(task_model, tasks_folder, tmp_pat
     assert written(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_changed_model_routes_or_data_are_measured_again(
     task_model, plain_model, tasks_folder, tmp_path, capsys
 ):

@@ -173,6 +173,7 @@ def test_one_route(all_kinds: ExpertEncoder, texts: list[str], tmp_path: Path) -
     assert largest(one.encode(texts), all_kinds.encode(texts, prompt_name=route)) <= 1e-5
 
 
+@pytest.mark.slow
 def test_a_dense_model_and_a_maximum_length(
     small: SentenceTransformer, folder: Path, texts: list[str]
 ) -> None:
