@@ -55,6 +55,8 @@ def test_tokens_are_those_that_the_model_reads(client: httpx.Client, experts: Ex
         == experts.preprocess(["Rice in drought"], prompt=experts.prompts["crops"])["input_ids"][0].tolist()
     )
     assert [token["text"] for token in answer[0] if not token["special"]] == ["Rice", "in", "drought"]
+    blend = client.post("/tokenize", json={"inputs": "rice", "prompt_name": "crops=1"})
+    assert (blend.status_code, "has no tokens" in blend.text) == (422, True)
     bare = client.post("/tokenize", json={"inputs": ["rice"], "add_special_tokens": False, "model": "dense"})
     assert [token["text"] for token in bare.json()[0]] == ["rice"]
 

@@ -115,8 +115,13 @@ class ServedModel:
             return requested
         if "=" in requested and known:
             return self._check_blend(requested, field)
-        meant = purpose_of(requested)
-        same = [name for name in known if meant and purpose_of(name) == meant]
+        # "geno-" may be a taught route of another profile: only words for a purpose mean other names.
+        meant = purpose_of(requested) if is_purpose(requested) else ""
+        same = [
+            name
+            for name in known
+            if (meant and purpose_of(name) == meant) or name.casefold() == requested.casefold()
+        ]
         if len(same) == 1:
             return same[0]
         if self.known.bare_queries and meant == DOCUMENT:

@@ -111,6 +111,8 @@ async def tokenize(request: Request) -> Response:
     routes: list[str | None] = [None] * len(texts)
     if in_name or body.route or body.prompt_name or served.known.default:
         routes = find_routes(served, in_name, fields_of(body, *ROUTE_FIELDS), len(texts))
+    if blend := next((each for each in routes if each and each not in served.known.prompts), None):
+        raise RequestError(422, f"{blend!r} has no tokens: the texts of each of its routes have", "model")
     whole = [
         served.known.prompts.get(route or "", "") + text for text, route in zip(texts, routes, strict=True)
     ]
