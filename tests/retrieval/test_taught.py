@@ -9,7 +9,15 @@ import pytest
 
 from helpers.samples import write_corpus
 from sentence_experts.errors import UsageError
-from sentence_experts.retrieval.taught import MAX_ROUTES, Mark, Profile, ProfileState, Sample, TaughtEntry
+from sentence_experts.retrieval.taught import (
+    MAX_ROUTES,
+    Mark,
+    Profile,
+    ProfileState,
+    Sample,
+    TaughtEntry,
+    check_taught_name,
+)
 
 ENTRY = TaughtEntry(model="m", on="", unit="title", kind="head", marks=())
 
@@ -149,3 +157,9 @@ def test_what_was_undoable_before_places_were_kept_can_be_undone(profile: Profil
         with profile.changing(undoes=False) as state:
             state.step_back()
         assert [each.paper for each in profile.read().marks.values()] == papers
+
+
+@pytest.mark.parametrize("name", ["search document", "RETRIEVAL_QUERY", "Search-Query"])
+def test_a_taught_route_is_not_called_as_a_side_of_a_search(name: str) -> None:
+    with pytest.raises(UsageError, match="one side of a search"):
+        check_taught_name(name, set(), "name")

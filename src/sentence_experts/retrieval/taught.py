@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from operator import itemgetter
@@ -252,7 +253,10 @@ def check_taught_name(name: str, taken: Set[str], parameter: str) -> None:
         check_route_names([name], ["others"])
     except ValueError as error:
         raise UsageError(f"`{parameter}`: {error}") from None
-    if name in SIDES:  # two such routes in a model would be taken for the queries and documents of one search
+    plain, sides = (
+        {re.sub(r"[\W_]+", "_", each.lower()).strip("_") for each in own} for own in ([name], SIDES)
+    )
+    if plain & sides:  # two such routes in a model would be taken for the queries and documents of one search
         raise UsageError(
             f"`{parameter}`: {name!r} is what models call one side of a search; choose another name"
         )
