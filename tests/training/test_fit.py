@@ -463,16 +463,11 @@ def test_a_rank_over_the_width_is_any_rank(plain_model: Path) -> None:
     assert first == second
 
 
-@pytest.mark.slow
-def test_an_interrupted_fit_continues_with_its_runs(
-    plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupt_second_training(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Interrupt the second run of a fit; return the list that each run is added to."""
     from sentence_experts.training import run
 
-    options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 2}
-    rows, trained = make_rows(120), []
-    whole = se.fit(plain_model, rows, out=tmp_path / "whole", **options)
-    train_one = run._train
+    train_one, trained = run._train, list[Any]()
 
     def interrupted(*given: Any) -> None:
         trained.append(given)
@@ -481,6 +476,17 @@ def test_an_interrupted_fit_continues_with_its_runs(
         train_one(*given)
 
     monkeypatch.setattr(run, "_train", interrupted)
+    return trained
+
+
+@pytest.mark.slow
+def test_an_interrupted_fit_continues_with_its_runs(
+    plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 2}
+    rows = make_rows(120)
+    whole = se.fit(plain_model, rows, out=tmp_path / "whole", **options)
+    trained = interrupt_second_training(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         se.fit(plain_model, rows, out=tmp_path / "out", **options)
     result = se.fit(plain_model, rows, out=tmp_path / "out", **options)
@@ -494,19 +500,9 @@ def test_an_interrupted_fit_continues_with_its_runs(
 def test_another_fit_removes_what_an_interrupted_one_left(
     plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentence_experts.training import run
-
     options: dict[str, Any] = {"by": ["topic", "method"], "kind": "adapter", "steps": 4}
-    rows, trained = make_rows(120), []
-    train_one = run._train
-
-    def interrupted(*given: Any) -> None:
-        trained.append(given)
-        if len(trained) == 2:
-            raise KeyboardInterrupt
-        train_one(*given)
-
-    monkeypatch.setattr(run, "_train", interrupted)
+    rows = make_rows(120)
+    interrupt_second_training(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         se.fit(plain_model, rows, out=tmp_path / "other", **options)
     se.fit(plain_model, rows, out=tmp_path / "other", **options | {"steps": 2})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from operator import itemgetter
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sentence_experts.config import check_content
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.routes.task_types import SIDES
+from sentence_experts.models.routes.task_types import SIDES, fold_name
 from sentence_experts.names import EXPERT, FOLDER, check_route_names
 from sentence_experts.storage import file_state, locked, read_json, sha256_settings, sha256_text, write_json
 
@@ -253,10 +252,8 @@ def check_taught_name(name: str, taken: Set[str], parameter: str) -> None:
         check_route_names([name], ["others"])
     except ValueError as error:
         raise UsageError(f"`{parameter}`: {error}") from None
-    plain, sides = (
-        {re.sub(r"[\W_]+", "_", each.lower()).strip("_") for each in own} for own in ([name], SIDES)
-    )
-    if plain & sides:  # two such routes in a model would be taken for the queries and documents of one search
+    # Two such routes in a model would be taken for the queries and documents of one search.
+    if fold_name(name) in map(fold_name, SIDES):
         raise UsageError(
             f"`{parameter}`: {name!r} is what models call one side of a search; choose another name"
         )

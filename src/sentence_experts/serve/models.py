@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from sentence_experts.errors import InputError, RouteError, SentenceExpertsError
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
+from sentence_experts.models.routes.task_types import DOCUMENT, QUERY, fold_name
 from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
@@ -161,18 +160,14 @@ class ServedModel:
         return self.known.prompts[route] if route else ""
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"(?:[^\w+#]|_)+", "_", name.lower()).strip("_")  # "C++" is not "C"
-
-
 def is_purpose(name: str) -> bool:
     """Return whether a name is a purpose that protocols have for texts."""
-    return _plain(name) in PURPOSES
+    return fold_name(name) in PURPOSES
 
 
 def purpose_of(name: str) -> str:
     """Return the purpose that a name means, such as "query"; the name itself for any other."""
-    return ALIASES.get(_plain(name), _plain(name))
+    return ALIASES.get(fold_name(name), fold_name(name))
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 QUERY, DOCUMENT = ROLES = ("query", "document")
@@ -19,6 +20,17 @@ QUERY_ROUTES = (
     ("s2s_query", DOCUMENT),
 )
 SIDES = frozenset(side for pair in QUERY_ROUTES for side in pair)
+
+
+def fold_name(name: str) -> str:
+    """Return a name in small letters with one "_" for other signs, as protocols spell it in several ways.
+
+    >>> fold_name("Retrieval.Query"), fold_name("search document"), fold_name("C++")
+    ('retrieval_query', 'search_document', 'c++')
+    """
+    return re.sub(r"(?:[^\w+#]|_)+", "_", name.lower()).strip("_")  # "C++" is not "C"
+
+
 # Where a model has one of these, none of its queries goes with documents that have no prompt.
 DOCUMENT_ROUTES = (DOCUMENT, "passage", "corpus", "search_document", "retrieval_document")
 # Types with a query and a document side; the other types have one.
